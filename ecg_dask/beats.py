@@ -1,0 +1,147 @@
+"""The beats of one or more recordings: a table and the waves cut around each beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from dask.delayed import Delayed, delayed
+
+from .arrays import namespace
+from .errors import InputError
+
+#: Columns of ``Beats.table`` and their types.
+BEAT_COLUMNS = {
+    "record": "str",
+    "sample": "int64",
+    "time_s": "float64",
+    "rr_prev_s": "float64",
+    "rr_next_s": "float64",
+    "amplitude": "float32",
+    "quality": "float32",
+    "complete": "bool",
+    "split": "str",
+}
+
+
+def empty_table() -> pd.DataFrame:
+    """Return a beat table without rows, as Dask's meta."""
+    return pd.DataFrame({name: pd.Series([], dtype=kind) for name, kind in BEAT_COLUMNS.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Beats:
+    """Heartbeats, on the workers that found them.
+
+    Attributes
+    ----------
+    table
+        A row a beat with the columns of `BEAT_COLUMNS`. ``sample`` counts from the recording's
+        first sample, which is 0, and is strictly increasing within a record; ``time_s`` is seconds
+        from there. ``rr_prev_s`` and ``rr_next_s`` are the intervals in seconds to the neighbour
+        beats, null at the ends of a record and across a gap. ``amplitude`` is signed, in the
+        recording's unit. ``quality`` is between 0 and 1. ``complete`` tells whether every sample
+        of the beat's window was recorded. ``split`` is ``"train"`` for the first three quarters of
+        a record's rows and ``"test"`` for the rest. Every row counts as a detection.
+    waves
+        float32 of shape (n_beats, n_leads, n_window) in the recording's unit; partitions and order
+        are the table's. Samples that are missing or past an end are zero.
+    fs
+        Sampling rate in Hz.
+    window
+        Seconds before and after the beat's sample that a wave covers.
+    leads
+        Names of the leads in `waves`; the beats were found on the first.
+    unit
+        Unit of `waves` and ``amplitude``; None when unknown.
+    records
+        Delayed pandas table, a row a record: ``record``, ``samples``, ``seconds``, ``missing``
+        (samples), ``gaps`` (runs of them), ``beats`` found and ``pruned`` candidates.
+    """
+
+    table: dd.DataFrame
+    waves: da.Array
+    fs: float
+    window: tuple[float, float]
+    leads: tuple[str, ...]
+    unit: str | None
+    records: Delayed
+
+    def where(self, predicate: Callable[[Any], Any]) -> Beats:
+        """Keep the beats for which `predicate` holds, table and waves together.
+
+        Parameters
+        ----------
+        predicate
+            Takes a partition of the table (pandas or cuDF) and returns a boolean a row.
+        """
+        table, waves = [], []
+        meta = self.table._meta
+        rows = self.table.to_delayed()
+        blocks = self.waves.to_delayed().ravel()
+        for part, block in zip(rows, blocks, strict=True):
+            mask = delayed(_mask)(part, predicate)
+            table.append(delayed(_take_rows)(part, mask))
+            waves.append(delayed(_take_waves)(block, mask))
+        return replace(
+            self,
+            table=dd.from_delayed(table, meta=meta, verify_meta=False),
+            waves=stack_waves(waves, self.waves.shape[1:], self.waves._meta),
+        )
+
+    @staticmethod
+    def concat(parts: Sequence[Beats]) -> Beats:
+        """Join the beats of several recordings that share rate, window and number of leads.
+
+        Raises
+        ------
+        InputError
+            When there is nothing to join, or when they do not share these.
+        """
+        parts = list(parts)
+        if not parts:
+            raise InputError("parts", "no beats", "one Beats or more", "Give at least one")
+        first = parts[0]
+        for part in parts[1:]:
+            if (part.fs, part.window, len(part.leads)) != (first.fs, first.window, len(first.leads)):
+                raise InputError(
+                    "parts",
+                    f"fs {part.fs:g} Hz, window {part.window} s and {len(part.leads)} leads beside "
+                    f"fs {first.fs:g} Hz, window {first.window} s and {len(first.leads)} leads",
+                    "one rate, window and number of leads",
+                    "Hand them to train() as a list, which takes several rates, or find the beats "
+                    "with the same window and leads",
+                )
+        return replace(
+            first,
+            table=dd.concat([part.table for part in parts]),
+            waves=da.concatenate([part.waves for part in parts], allow_unknown_chunksizes=True),
+            unit=first.unit if all(part.unit == first.unit for part in parts) else None,
+            records=delayed(pd.concat)([part.records for part in parts], ignore_index=True),
+        )
+
+
+def stack_waves(blocks: Sequence[Delayed], shape: tuple[int, int], meta: Any) -> da.Array:
+    """Make a Dask array of delayed blocks of shape (unknown, n_leads, n_window)."""
+    return da.concatenate(
+        [da.from_delayed(block, (np.nan, *shape), meta=meta) for block in blocks],
+        allow_unknown_chunksizes=True,
+    )
+
+
+def _mask(part: Any, predicate: Callable[[Any], Any]) -> Any:
+    mask = predicate(part)
+    return getattr(mask, "values", mask)
+
+
+def _take_rows(part: Any, mask: Any) -> Any:
+    return part[mask]
+
+
+def _take_waves(block: Any, mask: Any) -> Any:
+    return block[namespace(block).asarray(mask, dtype=bool)]
