@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 from typing import Any
 
@@ -14,20 +15,12 @@ def on_gpu(array: Any) -> bool:
 def namespace(array: Any) -> ModuleType:
     """Return the array library of `array`: ``cupy`` for a CuPy array, else ``numpy``."""
     if on_gpu(array):
-        import cupy
-
-        return cupy
-    import numpy as np
-
-    return np
+        return importlib.import_module("cupy")
+    return importlib.import_module("numpy")
 
 
 def dataframe_library(array: Any) -> ModuleType:
     """Return the table library that shares memory with `array`: ``cudf`` or ``pandas``."""
     if on_gpu(array):
-        import cudf
-
-        return cudf
-    import pandas as pd
-
-    return pd
+        return importlib.import_module("cudf")
+    return importlib.import_module("pandas")

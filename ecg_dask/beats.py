@@ -108,7 +108,11 @@ class Beats:
             raise InputError("parts", "no beats", "one Beats or more", "Give at least one")
         first = parts[0]
         for part in parts[1:]:
-            if (part.fs, part.window, len(part.leads)) != (first.fs, first.window, len(first.leads)):
+            if (part.fs, part.window, len(part.leads)) != (
+                first.fs,
+                first.window,
+                len(first.leads),
+            ):
                 raise InputError(
                     "parts",
                     f"fs {part.fs:g} Hz, window {part.window} s and {len(part.leads)} leads beside "

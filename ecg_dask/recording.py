@@ -60,7 +60,9 @@ class Recording:
         object.__setattr__(self, "signal", signal)
         fs = float(self.fs)
         if not (math.isfinite(fs) and fs > 0):
-            raise InputError("fs", repr(self.fs), "a positive number of Hz", "Give the sampling rate")
+            raise InputError(
+                "fs", repr(self.fs), "a positive number of Hz", "Give the sampling rate"
+            )
         object.__setattr__(self, "fs", fs)
         n_leads = signal.shape[1]
         leads = self.leads
