@@ -1,0 +1,300 @@
+"""Beats of a recording in chunks. The only place of the segmentation that knows of chunks.
+
+A block works on its core and on the samples next to it, small slices of its neighbours, so that
+whole neighbours never travel. It owns the beats whose sample lies in its core. What depends on
+beats any distance away (intervals, row numbers) is joined afterwards from a few numbers a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from dask.base import tokenize
+from dask.delayed import delayed
+
+from ..arrays import dataframe_library, namespace
+from ..beats import Beats, empty_table, stack_waves
+from ..recording import Recording
+from .cut import cut
+from .detector import Detector, detect
+
+#: Share of a record's beats, from its start, that are for training.
+TRAIN_SHARE = 0.75
+
+
+class Stretch(NamedTuple):
+    """What a block tells its neighbours, all of its core: a few numbers, whatever its length."""
+
+    n_beats: int
+    first_beat: int
+    last_beat: int
+    missing: int
+    gaps: int
+    starts_missing: bool
+    ends_missing: bool
+    missing_before_first: bool
+    missing_after_last: bool
+    pruned: int
+
+
+class Place(NamedTuple):
+    """Where a block's beats stand in their record."""
+
+    row: int
+    n_rows: int
+    previous: int | None
+    following: int | None
+
+
+def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
+    """Find the beats of a recording on its first lead, and cut them out of every lead.
+
+    Nothing is computed here. Chunks that are shorter than the detector's halo are merged first;
+    the beats do not depend on how the recording is cut into chunks.
+
+    Parameters
+    ----------
+    recording
+        The recording. Infinite samples count as missing.
+    detector
+        The detector; the default one when not given.
+
+    Returns
+    -------
+    Beats
+        A partition a chunk.
+
+    Raises
+    ------
+    InputError
+        When the sampling rate is too low.
+    """
+    detector = Detector() if detector is None else detector
+    fs, leads = recording.fs, recording.leads or ()
+    widths = detector.widths(fs)
+    halo = detector.halo(fs)
+    signal = recording.signal
+    signal = signal.rechunk({0: merge_short(signal.chunks[0], halo)})
+    token = tokenize(signal.name, detector, fs, recording.name)
+
+    blocks = signal.to_delayed().ravel().tolist()
+    sizes = signal.chunks[0]
+    columns, waves, stretches = [], [], []
+    start = 0
+    for i, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
+        n_left = min(halo, start)
+        left = blocks[i - 1][-n_left:] if n_left else None
+        right = blocks[i + 1][:halo] if i + 1 < len(blocks) else None
+        segmented = delayed(segment_block)(
+            left,
+            block,
+            right,
+            first=start - n_left,
+            detector=detector,
+            fs=fs,
+            dask_key_name=("segment-" + token, i),
+        )
+        columns.append(segmented[0])
+        waves.append(segmented[1])
+        stretches.append(segmented[2])
+        start += size
+
+    places = delayed(place_stretches)(stretches, dask_key_name="place-" + token)
+    table = [
+        delayed(_table_block)(
+            part, places[i], recording.name, fs, dask_key_name=("beat-table-" + token, i)
+        )
+        for i, part in enumerate(columns)
+    ]
+    library = dataframe_library(signal._meta)
+    meta = empty_table()
+    if library is not pd:
+        meta = library.from_pandas(meta)
+    xp = namespace(signal._meta)
+    shape = (len(leads), widths.before + widths.after)
+    return Beats(
+        table=dd.from_delayed(table, meta=meta, verify_meta=False),
+        waves=stack_waves(waves, shape, xp.empty((0, *shape), dtype=xp.float32)),
+        fs=fs,
+        window=(detector.before_s, detector.after_s),
+        leads=leads,
+        unit=recording.unit,
+        records=delayed(_record_row)(
+            stretches, recording.name, fs, recording.n_samples, dask_key_name="record-" + token
+        ),
+    )
+
+
+def merge_short(chunks: Sequence[int], shortest: int) -> tuple[int, ...]:
+    """Merge neighbour chunks until each has `shortest` samples or more, or only one is left."""
+    merged: list[int] = []
+    size = 0
+    for chunk in chunks:
+        size += chunk
+        if size >= shortest:
+            merged.append(size)
+            size = 0
+    if size or not merged:
+        if merged:
+            merged[-1] += size
+        else:
+            merged.append(size)
+    return tuple(merged)
+
+
+def segment_block(
+    left: Any, core: Any, right: Any, *, first: int, detector: Detector, fs: float
+) -> tuple[dict[str, Any], Any, Stretch]:
+    """Find and cut the beats of one block.
+
+    Parameters
+    ----------
+    left, core, right
+        Samples of the block and of the halo on either side, shape (n, n_leads); None at an end of
+        the recording.
+    first
+        Sample number of the first sample of `left`, or of `core` without it.
+    detector
+        The detector.
+    fs
+        Sampling rate in Hz.
+
+    Returns
+    -------
+    columns
+        The beat table's columns as far as the block knows them.
+    waves
+        float32 of shape (n_beats, n_leads, n_window).
+    stretch
+        What the neighbours need.
+    """
+    xp = namespace(core)
+    parts = [part for part in (left, core, right) if part is not None]
+    block = xp.concatenate(parts) if len(parts) > 1 else core
+    block = xp.asarray(block, dtype=xp.float32)
+    if xp.isinf(block).any():
+        block = xp.where(xp.isinf(block), xp.float32(np.nan), block)
+    x = xp.ascontiguousarray(block[:, 0])
+    start = first + (0 if left is None else left.shape[0])
+    stop = start + core.shape[0]
+    found = detect(x, first, (start, stop), detector, fs)
+    widths = detector.widths(fs)
+    keep = found.next_sample - found.sample if detector.embed == "interval" else None
+    waves, complete = cut(block, found.sample - first, widths.before, widths.after, keep)
+
+    missing = xp.isnan(x[start - first : stop - first])
+    # Missing samples of the core up to each beat: unequal at two beats with a gap in between.
+    lost = xp.cumsum(missing)[found.sample - start]
+    rr = xp.diff(found.sample) / fs
+    rr = xp.where(xp.diff(lost) == 0, rr, np.nan)
+    unknown = xp.full(min(found.sample.size, 1), np.nan)
+    columns = {
+        "sample": found.sample,
+        "rr_prev_s": xp.concatenate([unknown, rr]),
+        "rr_next_s": xp.concatenate([rr, unknown]),
+        "amplitude": found.amplitude,
+        "quality": found.quality,
+        "complete": complete,
+    }
+    return columns, waves, _stretch(found.sample, missing, lost, found.pruned)
+
+
+def _stretch(sample: Any, missing: Any, lost: Any, pruned: int) -> Stretch:
+    n_missing = int(missing.sum())
+    any_beat = sample.size > 0
+    return Stretch(
+        n_beats=int(sample.size),
+        first_beat=int(sample[0]) if any_beat else -1,
+        last_beat=int(sample[-1]) if any_beat else -1,
+        missing=n_missing,
+        gaps=int(missing[:1].sum() + (missing[1:] & ~missing[:-1]).sum()),
+        starts_missing=bool(missing[:1].any()),
+        ends_missing=bool(missing[-1:].any()),
+        missing_before_first=(int(lost[0]) if any_beat else n_missing) > 0,
+        missing_after_last=(n_missing - int(lost[-1]) if any_beat else n_missing) > 0,
+        pruned=pruned,
+    )
+
+
+def place_stretches(stretches: Sequence[Stretch]) -> list[Place]:
+    """Tell each block its row numbers, and the beats before and behind it without a gap between."""
+    n_rows = sum(stretch.n_beats for stretch in stretches)
+    before = _neighbours(
+        (s.n_beats, s.last_beat, s.missing_before_first, s.missing_after_last) for s in stretches
+    )
+    behind = _neighbours(
+        (s.n_beats, s.first_beat, s.missing_after_last, s.missing_before_first)
+        for s in reversed(stretches)
+    )[::-1]
+    places = []
+    row = 0
+    for stretch, previous, following in zip(stretches, before, behind, strict=True):
+        places.append(Place(row, n_rows, previous, following))
+        row += stretch.n_beats
+    return places
+
+
+def _neighbours(stretches: Iterable[tuple[int, int, bool, bool]]) -> list[int | None]:
+    """Walk over (beats, nearest beat to the next, gap on entering, gap on leaving)."""
+    neighbours: list[int | None] = []
+    seen: int | None = None
+    for n_beats, nearest, gap_on_entering, gap_on_leaving in stretches:
+        neighbours.append(None if gap_on_entering else seen)
+        if n_beats:
+            seen = nearest
+        if gap_on_leaving:
+            seen = None
+    return neighbours
+
+
+def _table_block(columns: dict[str, Any], place: Place, record: str, fs: float) -> Any:
+    sample = columns["sample"]
+    xp = namespace(sample)
+    n = int(sample.size)
+    rr_prev, rr_next = columns["rr_prev_s"].copy(), columns["rr_next_s"].copy()
+    if n and place.previous is not None:
+        rr_prev[0] = (sample[0] - place.previous) / fs
+    if n and place.following is not None:
+        rr_next[-1] = (place.following - sample[-1]) / fs
+    row = place.row + np.arange(n)
+    split = np.where(row < int(TRAIN_SHARE * place.n_rows), "train", "test")
+    library = dataframe_library(sample)
+    frame = library.DataFrame(
+        {
+            "record": library.Series([record] * n, dtype="str"),
+            "sample": sample,
+            "time_s": sample.astype(xp.float64) / fs,
+            "rr_prev_s": rr_prev,
+            "rr_next_s": rr_next,
+            "amplitude": columns["amplitude"],
+            "quality": columns["quality"],
+            "complete": columns["complete"],
+            "split": library.Series(split.tolist(), dtype="str"),
+        }
+    )
+    frame.index = row
+    return frame
+
+
+def _record_row(
+    stretches: Sequence[Stretch], record: str, fs: float, n_samples: int
+) -> pd.DataFrame:
+    joined = sum(
+        before.ends_missing and after.starts_missing for before, after in pairwise(stretches)
+    )
+    return pd.DataFrame(
+        {
+            "record": [record],
+            "samples": [n_samples],
+            "seconds": [n_samples / fs],
+            "missing": [sum(stretch.missing for stretch in stretches)],
+            "gaps": [sum(stretch.gaps for stretch in stretches) - joined],
+            "beats": [sum(stretch.n_beats for stretch in stretches)],
+            "pruned": [sum(stretch.pruned for stretch in stretches)],
+        }
+    )
