@@ -90,7 +90,7 @@ class Beats:
             waves.append(delayed(_take_waves)(block, mask))
         return replace(
             self,
-            table=dd.from_delayed(table, meta=meta, verify_meta=False),
+            table=dd.from_delayed(table, meta=meta),
             waves=stack_waves(waves, self.waves.shape[1:], self.waves._meta),
         )
 

@@ -58,7 +58,10 @@ class Recording:
     def __post_init__(self) -> None:
         signal = _validated(self.signal)
         object.__setattr__(self, "signal", signal)
-        fs = float(self.fs)
+        try:
+            fs = float(self.fs)
+        except (TypeError, ValueError):
+            fs = math.nan
         if not (math.isfinite(fs) and fs > 0):
             raise InputError(
                 "fs", repr(self.fs), "a positive number of Hz", "Give the sampling rate"

@@ -118,7 +118,7 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     xp = namespace(signal._meta)
     shape = (len(leads), widths.before + widths.after)
     return Beats(
-        table=dd.from_delayed(table, meta=meta, verify_meta=False),
+        table=dd.from_delayed(table, meta=meta),
         waves=stack_waves(waves, shape, xp.empty((0, *shape), dtype=xp.float32)),
         fs=fs,
         window=(detector.before_s, detector.after_s),

@@ -1,0 +1,99 @@
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from signals import SHORT, counts
+
+from ecg_dask import Beats, Detector, Recording, find_beats
+from ecg_dask.beats import BEAT_COLUMNS
+
+
+def recording(seed=0, name="r", n_leads=2):
+    x = counts(4000, seed=seed, n_leads=n_leads)[0]
+    return Recording(da.from_array(x, chunks=(1000, n_leads)), 100, name=name)
+
+
+def test_the_table_is_what_it_says():
+    beats = find_beats(recording(), SHORT)
+    table = beats.table.compute()
+    kinds = {name: str(kind) for name, kind in table.dtypes.items()}
+    assert kinds == {
+        name: str(np.dtype(k)) if k != "str" else "str" for name, k in BEAT_COLUMNS.items()
+    }
+    assert dict(beats.table.dtypes) == dict(table.dtypes)
+    assert table.index.tolist() == list(range(len(table)))
+    assert (np.diff(table["sample"]) > 0).all()
+    np.testing.assert_allclose(table["time_s"], table["sample"] / 100)
+    np.testing.assert_allclose(table["rr_next_s"][:-1], np.diff(table["sample"]) / 100)
+    assert table["quality"].between(0, 1).all()
+    assert (table["split"] == "train").sum() == int(0.75 * len(table))
+    assert beats.waves.shape[1:] == (2, 25)
+    assert beats.waves.npartitions == beats.table.npartitions == 4
+
+
+def test_waves_are_the_signal_around_the_beat():
+    source = recording()
+    beats = find_beats(source, SHORT)
+    x = source.signal.compute()
+    samples, waves = beats.table["sample"].compute(), beats.waves.compute()
+    for sample, wave in list(zip(samples, waves, strict=True))[1:-1]:
+        np.testing.assert_array_equal(wave, x[sample - 10 : sample + 15].T)
+
+
+def test_interval_embedding_ends_at_the_next_beat():
+    detector = Detector(before_s=0.1, after_s=0.6, embed="interval")
+    x = np.zeros((3000, 1), np.float32)
+    at = np.arange(200, 2800, 40)
+    for sample in at:
+        x[sample] = 100
+    x += 1
+    beats = find_beats(Recording(da.from_array(x, chunks=(1000, 1)), 100), detector)
+    waves = beats.waves.compute()
+    assert beats.table["sample"].compute().tolist() == at.tolist()
+    assert (waves[:-1, 0, :50] != 0).all()
+    assert (waves[:-1, 0, 50:] == 0).all()
+
+
+def test_amplitude_is_signed():
+    x = np.zeros((1000, 1), np.float32)
+    x[[200, 400]] = 100
+    x[[600, 800]] = -100
+    table = find_beats(Recording(da.from_array(x, chunks=-1), 100), SHORT).table.compute()
+    assert table["amplitude"].tolist() == [100, 100, -100, -100]
+
+
+def test_where_keeps_table_and_waves_together():
+    beats = find_beats(recording(), SHORT)
+    table, waves = beats.table.compute(), beats.waves.compute()
+    chosen = beats.where(lambda part: part["amplitude"] > 0)
+    mask = (table["amplitude"] > 0).to_numpy()
+    assert 0 < mask.sum() < len(mask)
+    pd.testing.assert_frame_equal(chosen.table.compute(), table[mask])
+    np.testing.assert_array_equal(chosen.waves.compute(), waves[mask])
+
+
+def test_concat_joins_records():
+    parts = [find_beats(recording(seed, f"r{seed}"), SHORT) for seed in range(3)]
+    joined = Beats.concat(parts)
+    table = joined.table.compute()
+    assert table["record"].unique().tolist() == ["r0", "r1", "r2"]
+    assert len(joined.waves.compute()) == len(table)
+    assert joined.table.npartitions == joined.waves.npartitions == 12
+    assert joined.records.compute()["record"].tolist() == ["r0", "r1", "r2"]
+    n_train = (table["split"] == "train").groupby(table["record"]).sum()
+    assert (n_train == (0.75 * table.groupby("record").size()).astype(int)).all()
+
+
+def test_any_scheduler_gives_the_same():
+    beats = find_beats(recording(), SHORT)
+    tables = [beats.table.compute(scheduler=name) for name in ("sync", "threads")]
+    pd.testing.assert_frame_equal(*tables)
+
+
+def test_leads_are_chosen_by_name_and_index():
+    source = recording(n_leads=3)
+    assert source.select("lead2").leads == ("lead2",)
+    assert source.select([1, "lead0"]).leads == ("lead1", "lead0")
+    assert source.select("all").leads == ("lead0", "lead1", "lead2")
+    with pytest.raises(ValueError, match=r"V5.*lead0, lead1, lead2"):
+        source.select("V5")
