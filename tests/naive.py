@@ -23,7 +23,7 @@ def run_of(x, i):
 
 
 def convolve(x, wavelet):
-    """Convolve each run with a symmetric wavelet that sums to 0, its ends held level, in float64."""
+    """Convolve each run with a symmetric wavelet that sums to 0, its ends held level."""
     radius = len(wavelet) // 2
     out = np.full(len(x), np.nan)
     for start, stop in runs(x):

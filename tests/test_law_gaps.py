@@ -1,8 +1,8 @@
 """Gap law: missing samples cost only the beats beside them."""
 
+import dask.array as da
 import mitdb
 import numpy as np
-import dask.array as da
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from signals import SHORT, counts, with_gaps

@@ -82,7 +82,8 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     signal = signal.rechunk({0: merge_short(signal.chunks[0], halo)})
     token = tokenize(signal.name, detector, fs, recording.name)
 
-    blocks = signal.to_delayed().ravel().tolist()
+    # Unoptimized, the blocks keep the keys that other steps know them by, and are loaded once.
+    blocks = signal.to_delayed(optimize_graph=False).ravel().tolist()
     sizes = signal.chunks[0]
     columns, waves, stretches = [], [], []
     start = 0

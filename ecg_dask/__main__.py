@@ -1,0 +1,5 @@
+"""``python -m ecg_dask`` is ``ecg-dask``."""
+
+from .cli import main
+
+main()

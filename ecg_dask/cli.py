@@ -1,0 +1,154 @@
+"""The command ``ecg-dask``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# Workers tell of a failed task on their own; the command tells of it once, in words. Dask reads
+# this when it is imported, here and in the worker processes.
+os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
+
+import click
+
+from . import __version__
+from .errors import InputError
+
+#: Exit status of a command that was interrupted, as shells have it.
+INTERRUPTED = 130
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Turn what a user can cause into a message and an exit status."""
+    try:
+        yield
+    except InputError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("Interrupted; nothing was written.", err=True)
+        sys.exit(INTERRUPTED)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="ecg-dask")
+def main() -> None:
+    """Find heartbeats in long-term ECGs, and the beats that do not belong.
+
+    Not a medical device: nothing it says replaces a physician's reading.
+    """
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--out", required=True, metavar="DIR", help="Folder of the result.")
+@click.option("--fs", type=float, metavar="HZ", help="Sampling rate, where a file does not tell.")
+@click.option(
+    "--lead",
+    default="0",
+    metavar="NAME|INDEX|all",
+    show_default=True,
+    help="Lead to use; all: cut every lead, find the beats on the first.",
+)
+@click.option(
+    "--chunk", metavar="SIZE", help='Samples a partition, or bytes of signal such as "64 MiB".'
+)
+@click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto")
+@click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler to use.")
+@click.option("--workers", type=int, metavar="N", help="Worker processes on this machine.")
+@click.option("--protocol", metavar="tcp|ucx|tls", help="Transport between workers.")
+@click.option("--pool", metavar="SIZE", help="Memory pool a GPU.")
+@click.option("--epochs", type=int, metavar="N", help="Epochs of training at most.")
+@click.option("--seed", type=int, default=0, metavar="N", show_default=True)
+@click.option(
+    "--alarms-per-hour",
+    type=float,
+    metavar="X",
+    help="Set the threshold so that the held-out beats raise this many.",
+)
+@click.option(
+    "--until", default="report", metavar="load|segment|train|score|report", help="Last stage."
+)
+@click.option("--overwrite", is_flag=True, help="Replace a result in DIR.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def run(files: tuple[str, ...], chunk: str | None, quiet: bool, **options: Any) -> None:
+    """Find and score the beats of recordings; several FILEs share one model.
+
+    DIR then holds beats.parquet, RECORD.beats (WFDB annotations), model.pt, summary.json and
+    report.html.
+    """
+    from rich.console import Console
+
+    from . import pipeline
+
+    out = options.pop("out")
+    size = int(chunk) if chunk is not None and chunk.isdecimal() else chunk
+    console = None if quiet else Console(stderr=True)
+    with _in_words():
+        summary = pipeline.run(list(files), out, chunk=size, console=console, **options)
+    if quiet:
+        return
+    for name, facts in summary["records"].items():
+        click.echo(f"{name}: {_sentence(facts)}")
+        for note in facts["notes"]:
+            click.echo(f"  {note}")
+    last = "report.html" if options["until"] == "report" else "summary.json"
+    click.echo(f"{Path(out) / last}")
+
+
+def _sentence(facts: dict[str, Any]) -> str:
+    parts = [f"{facts['samples']:,} samples, {facts['seconds'] / 3600:.2f} h at {facts['fs']:g} Hz"]
+    if "beats" in facts:
+        parts.append(f"{facts['missing']:,} missing in {facts['gaps']:,} gaps")
+        parts.append(f"{facts['beats']:,} beats ({facts['incomplete']:,} incomplete)")
+        parts.append(f"{facts['pruned']:,} pruned")
+    if "anomalies" in facts:
+        parts.append(f"{facts['anomalies']:,} anomalies")
+    return ", ".join(parts)
+
+
+@main.command()
+@click.argument("directory", metavar="DIR")
+@click.option("--reference", required=True, metavar="RECORD", help="WFDB record with annotations.")
+@click.option("--extension", default="atr", show_default=True, help="Suffix of the annotations.")
+@click.option("--record", metavar="NAME", help="Record in DIR, where it is not RECORD's stem.")
+def evaluate(directory: str, reference: str, extension: str, record: str | None) -> None:
+    """Compare the beats in DIR with annotated ones, one to one, at 150 and 50 ms."""
+    from .evaluation import evaluate_directory
+
+    with _in_words():
+        table = evaluate_directory(directory, reference, extension=extension, record=record)
+    for row in table.to_dict("records"):
+        click.echo(
+            f"{row['tolerance_s'] * 1000:.0f} ms: {row['hits']:,} hits, {row['false']:,} false, "
+            f"{row['missed']:,} missed; sensitivity {row['sensitivity']:.3%}, "
+            f"positive predictivity {row['positive_predictivity']:.3%}, F1 {row['f1']:.3%}; "
+            f"jitter {row['jitter_median_s'] * 1000:.1f} ms median, "
+            f"{row['jitter_p95_s'] * 1000:.1f} ms 95th percentile"
+        )
+
+
+@main.command()
+@click.argument("path", metavar="FILE.csv")
+@click.option("--hours", type=float, default=20_140_000 / 250 / 3600, help="Duration.")
+@click.option("--fs", type=float, default=250.0, metavar="HZ", show_default=True)
+@click.option("--leads", type=int, default=1, metavar="N", show_default=True)
+@click.option("--seed", type=int, default=0, metavar="N", show_default=True)
+@click.option("--gaps", type=int, default=0, metavar="N", show_default=True)
+@click.option("--ventricular", type=float, default=0.01, show_default=True, metavar="SHARE")
+@click.option("--supraventricular", type=float, default=0.01, show_default=True, metavar="SHARE")
+@click.option("--noise", type=float, default=0.02, metavar="MV", show_default=True)
+@click.option("--overwrite", is_flag=True, help="Replace FILE.csv.")
+def synth(path: str, hours: float, leads: int, noise: float, overwrite: bool, **kind: Any) -> None:
+    """Write a synthetic ECG as CSV (a day by default), and its beats as FILE.atr beside it."""
+    from .synthetic import synthetic, write_csv
+
+    with _in_words():
+        ecg = synthetic(hours * 3600, n_leads=leads, noise_mv=noise, **kind)
+        written = write_csv(ecg, path, overwrite=overwrite)
+    beats = ", ".join(f"{count:,} {symbol}" for symbol, count in written.beats.items())
+    click.echo(f"{written.path}: {written.rows:,} samples at {kind['fs']:g} Hz; beats: {beats}")

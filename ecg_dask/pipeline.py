@@ -1,0 +1,411 @@
+"""The steps in order, from files to the files of a result."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask
+import pandas as pd
+from dask.delayed import delayed
+
+from .beats import Beats
+from .cluster import connect
+from .errors import InputError
+from .progress import Stages
+from .readers import read
+from .recording import Recording
+from .segment import Detector, find_beats
+from .writers import file_names, versions, write_annotations, write_summary, write_table
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    from distributed import Client
+    from rich.console import Console
+
+    from .anomaly import Model
+
+#: The stages of a run, in order.
+STAGES = ("load", "segment", "train", "score", "report")
+
+TABLE, SUMMARY, MODEL, REPORT = "beats.parquet", "summary.json", "model.pt", "report.html"
+
+#: Folder beside a result's files in which they are written before all are renamed.
+UNFINISHED = ".unfinished"
+
+
+def run(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    fs: float | None = None,
+    lead: str | int = 0,
+    chunk: int | str | None = None,
+    detector: Detector | None = None,
+    epochs: int | None = None,
+    seed: int = 0,
+    alarms_per_hour: float | None = None,
+    until: str = "report",
+    overwrite: bool = False,
+    device: str = "auto",
+    scheduler: str | None = None,
+    workers: int | None = None,
+    protocol: str | None = None,
+    pool: str | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Find and score the beats of recordings, and write what ``ecg-dask run`` writes.
+
+    It works on the client that is active, or connects one for its own duration.
+
+    Parameters
+    ----------
+    paths
+        One file or several; one model is trained over all.
+    out
+        Folder of the result, made where it is not there.
+    fs
+        Sampling rate in Hz of files that do not tell it.
+    lead
+        The lead to use, by name or index from 0; ``"all"`` cuts every lead and detects on the
+        first.
+    chunk
+        Samples a partition, or bytes of float32 signal such as ``"64 MiB"``.
+    detector
+        The detector.
+    epochs, seed, alarms_per_hour
+        As for `train`.
+    until
+        Last stage: ``"load"``, ``"segment"``, ``"train"``, ``"score"`` or ``"report"``.
+    overwrite
+        Replace a result that `out` holds already.
+    device, scheduler, workers, protocol, pool
+        As for `connect`; `scheduler` is its address.
+    console
+        Where to draw progress; None draws none.
+
+    Returns
+    -------
+    dict
+        What ``summary.json`` holds.
+
+    Raises
+    ------
+    InputError
+        When a file or an option cannot be used, or `out` holds a result already.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise InputError("paths", "no file", "one file or more", "Name at least one recording")
+    if until not in STAGES:
+        raise InputError("until", repr(until), ", ".join(STAGES), "Choose one of these stages")
+    stages = STAGES[: STAGES.index(until) + 1]
+    options = {
+        "files": [str(path) for path in given],
+        "fs": fs,
+        "lead": lead,
+        "chunk": chunk,
+        "epochs": epochs,
+        "seed": seed,
+        "alarms_per_hour": alarms_per_hour,
+        "until": until,
+        "detector": asdict(detector or Detector()),
+    }
+    cluster = {
+        "device": device,
+        "workers": workers,
+        "protocol": protocol,
+        "pool": pool,
+    }
+    with (
+        _result_folder(Path(out), overwrite) as folder,
+        _client(scheduler, cluster) as client,
+        Stages(client, console) as bars,
+    ):
+        if console is not None:
+            console.print(f"Dashboard: {client.dashboard_link}")
+        result = _Result(client, bars)
+        result.load(given, fs, lead, chunk)
+        if "segment" in stages:
+            result.segment(detector)
+        if "train" in stages:
+            result.train(epochs, seed, alarms_per_hour)
+        if "score" in stages:
+            result.score()
+        summary = result.summary(options)
+        if "report" in stages:
+            result.report(folder / REPORT, summary)
+        result.write(folder, summary)
+    return summary
+
+
+@contextmanager
+def _client(scheduler: str | None, options: Mapping[str, Any]) -> Iterator[Client]:
+    """Give the active client, or one that lives as long as the inside."""
+    from distributed import default_client
+
+    try:
+        active = default_client()
+    except ValueError:
+        active = None
+    if active is None:
+        with connect(scheduler, **options) as client:
+            yield client
+        return
+    asked = [name for name, value in options.items() if value not in (None, "auto")]
+    if scheduler is not None or asked:
+        raise InputError(
+            "scheduler" if scheduler is not None else asked[0],
+            "an option of a cluster while a client is active",
+            "these options without an active client",
+            "Leave them out, or close the client first",
+        )
+    yield active
+
+
+@contextmanager
+def _result_folder(out: Path, overwrite: bool) -> Iterator[Path]:
+    """Give a folder to write in whose files are renamed into `out` when all went well."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        held = sorted(path.name for path in out.iterdir() if _is_ours(path))
+        if held and not overwrite:
+            raise InputError(
+                f"out {out}",
+                f"a result already ({', '.join(held)})",
+                "an empty or new folder",
+                "Choose another folder, or overwrite (--overwrite)",
+            )
+        unfinished = out / UNFINISHED
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+    except OSError as error:
+        raise InputError(
+            f"out {out}",
+            f"a place that cannot be written ({error.strerror})",
+            "a folder that can be made and written",
+            "Choose another folder",
+        ) from error
+    try:
+        yield unfinished
+        for name in held:
+            (out / name).unlink()
+        for path in sorted(unfinished.iterdir()):
+            path.replace(out / path.name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _is_ours(path: Path) -> bool:
+    return path.name in (TABLE, SUMMARY, MODEL, REPORT) or path.suffix == ".beats"
+
+
+@dataclass
+class _Step:
+    """One recording on its way."""
+
+    recording: Recording
+    beats: Beats | None = None
+    account: pd.DataFrame | None = None
+    scores: dd.DataFrame | None = None
+    table: pd.DataFrame | None = None
+    lengths: Sequence[int] = ()
+
+
+class _Result:
+    """The recordings of a run and what is known of them after each stage."""
+
+    def __init__(self, client: Client, bars: Stages) -> None:
+        self._client = client
+        self._bars = bars
+        self._steps: list[_Step] = []
+        self._model: Model | None = None
+
+    def load(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        fs: float | None,
+        lead: str | int,
+        chunk: int | str | None,
+    ) -> None:
+        with self._bars.stage("load") as stage:
+            for i, path in enumerate(paths):
+                stage.draw(i, len(paths))
+                recording = read(path, fs=fs, leads=lead, chunk=chunk)
+                self._steps.append(_Step(recording))
+            names = _told_apart([step.recording.name for step in self._steps])
+            for step, name in zip(self._steps, names, strict=True):
+                step.recording = replace(step.recording, name=name)
+
+    def segment(self, detector: Detector | None) -> None:
+        """Find the beats. The table stays on the workers; the waves are cut when needed."""
+        with self._bars.stage("segment") as stage:
+            found = [find_beats(step.recording, detector) for step in self._steps]
+            wanted = [(beats.table, beats.records) for beats in found]
+            persisted = dask.persist(*wanted)
+            stage.wait(persisted)
+            for step, beats, (table, records) in zip(self._steps, found, persisted, strict=True):
+                step.beats = replace(beats, table=table, records=records)
+            self._fetch(None)
+
+    def train(self, epochs: int | None, seed: int, alarms_per_hour: float | None) -> None:
+        from .anomaly import train
+
+        with self._bars.stage("train") as stage, stage.following("ecg_dask.training"):
+            self._model = train(
+                self._beats, epochs=epochs, seed=seed, alarms_per_hour=alarms_per_hour
+            )
+
+    def score(self) -> None:
+        assert self._model is not None
+        with self._bars.stage("score") as stage:
+            persisted = dask.persist(*[self._model.score(beats) for beats in self._beats])
+            stage.wait(persisted)
+            self._fetch(persisted)
+
+    def _fetch(self, scores: Sequence[dd.DataFrame] | None) -> None:
+        """Bring the tables, and no signal, to the client."""
+        parts = [[delayed(len)(part) for part in beats.table.to_delayed()] for beats in self._beats]
+        tables = [beats.table for beats in self._beats]
+        records = [beats.records for beats in self._beats]
+        got = dask.compute(tables, parts, records, list(scores or ()))
+        for i, step in enumerate(self._steps):
+            step.table, step.lengths, step.account = got[0][i], got[1][i], got[2][i]
+            if scores is not None:
+                step.table = pd.concat([step.table, got[3][i]], axis=1)
+
+    @property
+    def _beats(self) -> list[Beats]:
+        return [step.beats for step in self._steps if step.beats is not None]
+
+    def report(self, path: Path, summary: dict[str, Any]) -> None:
+        from .report import RecordView, choose_bin_samples, envelope, worst_beats, write_report
+
+        with self._bars.stage("report") as stage:
+            recordings = [step.recording for step in self._steps]
+            bin_samples = choose_bin_samples([recording.n_samples for recording in recordings])
+            drawn = [
+                envelope(recording.signal, bin_samples=bin_samples) for recording in recordings
+            ]
+            tables = [step.table for step in self._steps if step.table is not None]
+            scored = pd.concat(tables, ignore_index=True)
+            lengths = [length for step in self._steps for length in step.lengths]
+            persisted = dask.persist(*drawn, worst_beats(self._beats, scored, lengths))
+            stage.wait(persisted)
+            *envelopes, worst = dask.compute(*persisted)
+            views = [
+                self._view(RecordView, step, low, high, bin_samples)
+                for step, (low, high) in zip(self._steps, envelopes, strict=True)
+            ]
+            write_report(
+                path, records=views, scored=scored, model=self._model, worst=worst, summary=summary
+            )
+        summary["stages_s"] = dict(self._bars.seconds)
+
+    @staticmethod
+    def _view(kind: Any, step: _Step, low: Any, high: Any, bin_samples: int) -> Any:
+        assert step.account is not None
+        recording, account = step.recording, step.account.iloc[0]
+        return kind(
+            name=recording.name,
+            fs=recording.fs,
+            n_samples=recording.n_samples,
+            leads=recording.leads,
+            low=low,
+            high=high,
+            bin_samples=bin_samples,
+            unit=recording.unit,
+            start=recording.start,
+            source=recording.source,
+            notes=recording.notes,
+            missing=int(account["missing"]),
+            gaps=int(account["gaps"]),
+            pruned=int(account["pruned"]),
+        )
+
+    def summary(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is known so far, as ``summary.json`` holds it."""
+        stems = file_names(step.recording.name for step in self._steps)
+        return {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": versions(),
+            "parameters": dict(options),
+            "stages_s": dict(self._bars.seconds),
+            "records": {
+                step.recording.name: _facts(step, stems[step.recording.name])
+                for step in self._steps
+            },
+            "model": None if self._model is None else _model_facts(self._model),
+        }
+
+    def write(self, folder: Path, summary: Mapping[str, Any]) -> None:
+        """Write the tables, the annotations, the model and the summary."""
+        tables = [step.table for step in self._steps if step.table is not None]
+        if tables:
+            write_table(folder / TABLE, pd.concat(tables, ignore_index=True))
+        stems = file_names(step.recording.name for step in self._steps)
+        for step in self._steps:
+            if step.table is not None:
+                recording = step.recording
+                write_annotations(folder, stems[recording.name], step.table, recording.fs)
+        if self._model is not None:
+            self._model.save(folder / MODEL)
+        write_summary(folder / SUMMARY, summary)
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Add ``-2``, ``-3``, ... to names that stand there already."""
+    told: list[str] = []
+    for name in names:
+        number, unique = 1, name
+        while unique in told:
+            number += 1
+            unique = f"{name}-{number}"
+        told.append(unique)
+    return told
+
+
+def _facts(step: _Step, stem: str) -> dict[str, Any]:
+    recording, table = step.recording, step.table
+    facts: dict[str, Any] = {
+        "source": recording.source,
+        "fs": recording.fs,
+        "leads": list(recording.leads or ()),
+        "unit": recording.unit,
+        "start": None if recording.start is None else recording.start.isoformat(),
+        "samples": recording.n_samples,
+        "seconds": recording.duration_s,
+        "notes": list(recording.notes),
+    }
+    if step.account is not None and table is not None:
+        account = step.account.iloc[0]
+        for name in ("missing", "gaps", "beats", "pruned"):
+            facts[name] = int(account[name])
+        facts["incomplete"] = int((~table["complete"]).sum())
+        facts["annotations"] = f"{stem}.beats" if len(table) else None
+        if not len(table):
+            facts["notes"].append("no beats were found, so there is no annotation file")
+        if "anomaly" in table:
+            facts["anomalies"] = int(table["anomaly"].sum())
+    return facts
+
+
+def _model_facts(model: Model) -> dict[str, Any]:
+    return {
+        "train_beats": model.n_train,
+        "validation_beats": model.n_validation,
+        "held_out_beats": model.n_held_out,
+        "latent": model.latent,
+        "epochs": len(model.history),
+        "seed": model.seed,
+        "threshold": model.threshold,
+        "threshold_rule": model.threshold_rule,
+        "notes": list(model.notes),
+        "history": [dict(epoch) for epoch in model.history],
+    }

@@ -1,0 +1,66 @@
+import sys
+
+import dask.array as da
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster, Security
+from signals import SHORT, counts
+
+from ecg_dask import InputError, Recording, connect, find_beats
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"device": "tpu"}, "'tpu'; allowed: auto, cpu or gpu"),
+        ({"device": "gpu"}, "dask cuda worker"),
+        ({"protocol": "ucx-old"}, "tcp, tls or ucx"),
+        ({"protocol": "tls"}, "Security"),
+        ({"protocol": "ucx", "security": Security()}, "does not encrypt"),
+        ({"pool": "2 GiB"}, "pool"),
+        ({"workers": 0}, "workers: found 0"),
+        ({"threads": -1}, "threads: found -1"),
+        ({"address": "tcp://127.0.0.1:9", "workers": 2}, "workers beside a running scheduler"),
+        ({"address": "tcp://127.0.0.1:9", "scheduler_file": "x"}, "both address and"),
+        ({"address": "nonsense://x"}, "no scheduler answered"),
+        ({"scheduler_file": "/nowhere/scheduler.json"}, "which is no file"),
+    ],
+)
+def test_what_cannot_be_connected(options, words, monkeypatch):
+    monkeypatch.setattr("ecg_dask.cluster.CONNECT_TIMEOUT_S", 1)
+    with pytest.raises(InputError, match=words):
+        connect(**options)
+
+
+def test_a_missing_ucx_package_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="distributed-ucxx"):
+        connect(protocol="ucx")
+
+
+@pytest.mark.cluster
+def test_a_local_cluster_ends_with_its_client():
+    with connect(workers=1, threads=1) as client:
+        assert client.submit(lambda: 41 + 1).result() == 42
+        cluster = client.cluster
+        assert client.scheduler_info()["workers"]
+    assert cluster.status.name == "closed"
+
+
+def test_a_running_scheduler_stays():
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        with connect(cluster.scheduler_address) as client:
+            assert isinstance(client, Client)
+        with connect(cluster.scheduler_address) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(sys.platform != "linux", reason="UCX runs on Linux")
+def test_beats_over_ucx_are_those_of_one_thread():
+    pytest.importorskip("distributed_ucxx")
+    x = counts(8000, n_leads=1)[0]
+    beats = find_beats(Recording(da.from_array(x, chunks=(1000, 1)), 100), SHORT)
+    expected = beats.table.compute(scheduler="sync")
+    with connect(protocol="ucx", workers=2, threads=1):
+        pd.testing.assert_frame_equal(beats.table.compute(), expected)
