@@ -32,7 +32,7 @@ def view(name="100", signal=None, fs=50.0, bin_samples=1, **facts):
 
 
 def scored(name="100", samples=range(50, 3000, 50), fs=50.0, anomalies=(3,), latent=2):
-    """One beat at each of `samples`; a quarter is held out, `anomalies` score 9, the rest 1 to 2."""
+    """A beat at each of `samples`; a quarter is held out, `anomalies` score 9, others 1 to 2."""
     sample = np.asarray(samples, dtype=np.int64)
     n = len(sample)
     table = empty_table().reindex(range(n))

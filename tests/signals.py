@@ -17,8 +17,12 @@ SHORT = Detector(
 )
 
 
-def counts(n_samples, fs=100.0, seed=0, n_leads=1, noise=6.0):
-    """Return whole numbers as float32 of shape (n_samples, n_leads), and the beats' samples."""
+def counts(n_samples, fs=100.0, seed=0, n_leads=1, noise=6.0, faintest=0.6):
+    """Return whole numbers as float32 of shape (n_samples, n_leads), and the beats' samples.
+
+    The beats' heights are spread from 500 down to `faintest` times that; with much less than a
+    detector's threshold, which of them are found hangs on their surroundings.
+    """
     rng = np.random.default_rng(seed)
     at, t = [], 0.3
     while t < n_samples / fs:
@@ -28,7 +32,7 @@ def counts(n_samples, fs=100.0, seed=0, n_leads=1, noise=6.0):
     x = np.zeros((n_samples, n_leads))
     for sample in at:
         for lead in range(n_leads):
-            height = rng.choice([300, 500, -400, 420])
+            height = rng.choice([500, 500, -500]) * faintest ** rng.random()
             since = time - sample / fs
             x[:, lead] += height * np.exp(-((since / 0.012) ** 2))
             x[:, lead] += height / 5 * np.exp(-(((since - 0.2) / 0.05) ** 2))

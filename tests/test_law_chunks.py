@@ -27,7 +27,7 @@ def partitions(draw, n):
 
 
 def signal(seed, n=3000, n_leads=1):
-    x = counts(n, FS, seed, n_leads)[0]
+    x = counts(n, FS, seed, n_leads, faintest=0.05)[0]
     return with_gaps(x, [(700, 701), (1500, 1600)] if seed % 2 else [])
 
 

@@ -80,7 +80,7 @@ def test_what_was_lost_is_counted():
 
 
 def test_a_clipped_beat_stays_and_is_flagged():
-    x, at = counts(4000, fs=250.0, noise=1.0)
+    x, at = counts(4000, fs=250.0, noise=1.0, faintest=1.0)
     plain = detect(x[:, 0].copy(), 0, (0, len(x)), SHORT, 250.0)
     height = x[at[7], 0]
     near = slice(at[7] - 12, at[7] + 13)

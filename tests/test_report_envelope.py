@@ -4,7 +4,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecg_dask.report import choose_bin_samples, envelope
@@ -29,6 +29,7 @@ def computed(signal, bin_samples, lead=0):
         return dask.compute(envelope(signal, lead, bin_samples=bin_samples), scheduler="sync")[0]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_bins_do_not_depend_on_the_chunks(data):
     values = st.sampled_from([np.nan, 0.0, -0.0, np.inf, -np.inf, 1.5, -2.25, 7.0])
@@ -56,7 +57,7 @@ def test_double_precision_is_rounded_and_the_lead_is_the_one_asked_for():
 
 def test_a_value_beyond_float32_is_missing_and_warns_of_nothing():
     low, high = computed(chunked([1e300, 1.0, 2.0], [3]), 3)
-    assert (low, high) == (1.0, 2.0) or np.isnan(high[0])
+    assert (low.tolist(), high.tolist()) == ([1.0], [2.0])
 
 
 def test_a_recording_without_samples_has_no_bins():

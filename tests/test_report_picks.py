@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import dask
 import dask.array as da
 import dask.dataframe as dd
@@ -12,10 +14,10 @@ from ecg_dask.report import worst_beats
 
 def beats_of(table, waves, lengths, fs=50.0, before_s=0.2):
     cuts = np.cumsum([0, *lengths])
-    frames = [table.iloc[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    frames = [table.iloc[a:b] for a, b in pairwise(cuts)]
     blocks = [
         da.from_delayed(dask.delayed(waves[a:b]), (np.nan, *waves.shape[1:]), meta=waves[:0])
-        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+        for a, b in pairwise(cuts)
     ]
     return Beats(
         table=dd.concat([dd.from_pandas(frame, npartitions=1) for frame in frames]),
@@ -32,7 +34,7 @@ def beats_of(table, waves, lengths, fs=50.0, before_s=0.2):
 def one_record():
     table = scored(samples=range(50, 5050, 50), anomalies=())
     table["complete"] = np.arange(100) % 7 != 0
-    table.loc[~table["complete"], "score"] = np.nan
+    table.loc[~table["complete"], "score"] = 99.0
     waves = np.random.default_rng(1).normal(size=(100, 2, 25)).astype(np.float32)
     return table, waves
 

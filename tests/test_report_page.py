@@ -1,0 +1,200 @@
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from bokeh.resources import Resources
+from report_pages import START, model, page, scored, view, worst
+
+from ecg_dask.report.view import elapsed
+
+NASTY = "<b>x</b>&\"'</script><img src=http://example.org/x.png>"
+
+
+def visible(html):
+    """What a reader sees without figures: the page's text without scripts, styles and tags."""
+    html = re.sub(r"<(script|style)\b.*?</\1>", " ", html, flags=re.S)
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def test_the_header_tells_the_facts_and_what_was_lost(tmp_path):
+    signal = np.sin(np.arange(3000) / 5)
+    signal[1000:1100] = np.nan
+    record = view(
+        signal=signal,
+        start=START,
+        source="/data/100.csv",
+        notes=("A jump of 2 s became missing samples.",),
+        gaps=1,
+        pruned=17,
+    )
+    table = scored()
+    table.loc[0, ["complete", "score"]] = [False, np.nan]
+    summary = {"parameters": {"detector": {"refractory_s": 0.28}}, "records": ["left out"]}
+    html = page(tmp_path / "r.html", records=[record], scored=table, summary=summary)
+    text = visible(html)
+    for fact in (
+        "ECG report: 100",
+        "Found 59 beats in 0:01:00 (h:mm:ss) of ECG from one recording; of the 58 scored beats "
+        "1 is an anomaly.",
+        "not a medical device",
+        "Source /data/100.csv",
+        "Leads MLII",
+        "Unit mV",
+        "Sampling rate 50 Hz",
+        "Start 2024-03-05 23:50:00",
+        "Duration 0:01:00 (h:mm:ss)",
+        "Samples a lead 3,000",
+        "Missing samples 100 (2.0 s)",
+        "Gaps 1",
+        "Beats 59",
+        "Pruned candidates 17",
+        "Incomplete beats, not scored 1",
+        "Anomalies 1 (1.72% of scored)",
+        "Mean heart rate 60.0 beats/min",
+        "A jump of 2 s became missing samples.",
+        "Training beats 44",
+        "Held-out beats 15",
+        "Latent size 2",
+        "Epochs 4",
+        "Threshold of the score 5",
+        "Rule of the threshold the rule in words",
+        "A note of the model.",
+        "parameters / detector / refractory_s 0.28",
+    ):
+        assert fact in text
+    assert "left out" not in text
+
+
+def test_the_page_refers_to_nothing_outside_itself(tmp_path):
+    html = page(tmp_path / "r.html")
+    assert "default-src 'none'" in html
+    for script in Resources(mode="inline", components=["bokeh"]).js_raw:
+        html = html.replace(script, "")
+    assert len(html) < 1_000_000
+    assert not re.findall(r"https?://|\bsrc\s*=|<link|@import|url\(", html)
+
+
+def test_names_are_text_and_never_markup(tmp_path):
+    record = view(NASTY, leads=(NASTY,), unit=NASTY, source=NASTY, notes=(NASTY,))
+    html = page(
+        tmp_path / "r.html",
+        records=[record, view("other")],
+        scored=scored(NASTY),
+        worst=worst(NASTY),
+        model=model(notes=(NASTY,), threshold_rule=NASTY),
+        summary={NASTY: NASTY},
+    )
+    assert "<img" not in html
+    assert "<b>x" not in html
+    assert html.count("&lt;b&gt;x&lt;/b&gt;&amp;") >= 8
+    assert html.count("<script") == html.count("</script>")
+
+
+def test_several_recordings_have_a_table_and_a_part_each(tmp_path):
+    names = ["100", "200", "300"]
+    html = page(
+        tmp_path / "r.html",
+        records=[view(name, bin_samples=2) for name in names],
+        scored=pd.concat([scored("100"), scored("300", anomalies=(4, 5))], ignore_index=True),
+        worst=worst("300", n=12),
+    )
+    text = visible(html)
+    assert "ECG report: 3 recordings" in text
+    assert "of the 118 scored beats 3 are anomalies" in text
+    assert "100 unknown 0:01:00 50 0.0 59 60.0 1" in text
+    assert "200 unknown 0:01:00 50 0.0 0 unknown 0" in text
+    assert "300 unknown 0:01:00 50 0.0 59 60.0 2" in text
+    assert "The twelve worst beats" in text
+    assert [f'id="series-{i}"' in html for i in range(4)] == [True, True, True, False]
+
+
+def one_beat():
+    return scored(samples=[500], anomalies=()).assign(split="test")
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (
+            {"scored": scored(samples=[]), "model": None, "worst": []},
+            [
+                "Found no beats",
+                "No model was trained",
+                "No two neighbouring beats",
+                "No held-out beat has a score",
+                "no worst one",
+            ],
+        ),
+        ({"scored": one_beat()}, ["Found 1 beat in", "No two neighbouring beats"]),
+        ({"scored": scored(samples=[500, 600])}, ["Found 2 beats in", "1 beat has a known length"]),
+        (
+            {"scored": scored().drop(columns=["score", "anomaly", "z0", "z1"]), "model": None},
+            ["Found 59 beats", "No beat has an anomaly score", "No model was trained"],
+        ),
+        (
+            {
+                "scored": scored().assign(score=np.nan, anomaly=False, z0=np.nan, z1=np.nan),
+                "model": model(epochs=0, threshold=None, threshold_rule=""),
+                "worst": [],
+            },
+            ["The model gave no beat a score", "No epoch of training", "No held-out beat"],
+        ),
+        (
+            {"model": SimpleNamespace()},
+            ["No epoch of training", "Epochs 0"],
+        ),
+        ({"records": [view(signal=[0.5, 1.0])], "scored": scored(samples=[])}, ["0:00:00"]),
+        (
+            {"records": [view(signal=[np.nan] * 100, gaps=1)], "scored": scored(samples=[])},
+            ["Every sample of this recording is missing", "Missing samples 100 (2.0 s)"],
+        ),
+        ({"records": [view(signal=np.zeros(500))]}, ["Every sample is in this page"]),
+        ({"summary": {}}, ["None were recorded."]),
+        ({"scored": scored(latent=1)}, ["it has one coordinate"]),
+        ({"scored": scored(latent=5)}, ["of its 5 coordinates the first two principal components"]),
+    ],
+)
+def test_little_or_nothing_is_told_in_words(tmp_path, parts, words):
+    text = visible(page(tmp_path / "r.html", **parts))
+    for word in words:
+        assert word in text
+
+
+def test_points_of_the_latent_space_are_limited_but_no_anomaly_is_dropped(tmp_path):
+    n = 200_000
+    table = scored(samples=range(n), anomalies=(150_001, 150_003))
+    text = visible(page(tmp_path / "r.html", scored=table))
+    assert "20,002 points are drawn: 20,000 evenly chosen ones and every anomaly" in text
+    assert "Anomalies (2) are ringed" in text
+
+
+def test_gaps_that_no_bin_shows_are_counted(tmp_path):
+    signal = np.sin(np.arange(3000) / 5)
+    signal[1000:1100] = signal[2001:2003] = np.nan
+    record = view(signal=signal, bin_samples=10, gaps=2)
+    text = visible(page(tmp_path / "r.html", records=[record]))
+    assert "Of the 2 gaps 1 are shorter than the page can tell" in text
+    assert "lowest and the highest of every 10 samples (0.2 s)" in text
+
+
+def test_a_failure_leaves_the_old_page_and_no_half_one(tmp_path):
+    path = tmp_path / "r.html"
+    path.write_text("old")
+    with pytest.raises(KeyError):
+        page(path, worst=worst("no such record"))
+    assert path.read_text() == "old"
+    page(path)
+    assert path.read_text() != "old"
+    assert [child.name for child in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_moments_are_times_of_day_when_the_start_is_known():
+    assert view(start=START).moment(0) == "23:50:00.0"
+    assert view(start=START).moment(599.94) == "23:59:59.9"
+    assert view(start=START).moment(599.96) == "00:00:00.0 (+1 d)"
+    assert view(start=START).moment(600 + 86_400 + 3723.25) == "01:02:03.2 (+2 d)"
+    assert view().moment(90_061.5) == "25:01:01.5"
+    assert elapsed(59.6) == "0:01:00"
+    assert elapsed(359_999) == "99:59:59"
