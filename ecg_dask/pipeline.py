@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
+import dask.dataframe as dd
 import pandas as pd
-from dask.delayed import delayed
 
 from .beats import Beats
 from .cluster import connect
@@ -25,7 +25,6 @@ from .segment import Detector, find_beats
 from .writers import file_names, versions, write_annotations, write_summary, write_table
 
 if TYPE_CHECKING:
-    import dask.dataframe as dd
     from distributed import Client
     from rich.console import Console
 
@@ -213,7 +212,6 @@ class _Step:
     recording: Recording
     beats: Beats | None = None
     account: pd.DataFrame | None = None
-    scores: dd.DataFrame | None = None
     table: pd.DataFrame | None = None
     lengths: Sequence[int] = ()
 
@@ -247,12 +245,19 @@ class _Result:
         """Find the beats. The table stays on the workers; the waves are cut when needed."""
         with self._bars.stage("segment") as stage:
             found = [find_beats(step.recording, detector) for step in self._steps]
-            wanted = [(beats.table, beats.records) for beats in found]
-            persisted = dask.persist(*wanted)
-            stage.wait(persisted)
-            for step, beats, (table, records) in zip(self._steps, found, persisted, strict=True):
-                step.beats = replace(beats, table=table, records=records)
-            self._fetch(None)
+            rows, records = dask.persist(
+                [beats.table.to_delayed() for beats in found], [beats.records for beats in found]
+            )
+            stage.wait(rows, records)
+            for step, beats, parts, record in zip(self._steps, found, rows, records, strict=True):
+                table = dd.from_delayed(parts, meta=beats.table._meta)
+                step.beats = replace(beats, table=table, records=record)
+            # The tables come to the client, and no signal.
+            tables, accounts = dask.compute(rows, records)
+            for step, parts, account in zip(self._steps, tables, accounts, strict=True):
+                step.table = pd.concat(parts)
+                step.lengths = [len(part) for part in parts]
+                step.account = account
 
     def train(self, epochs: int | None, seed: int, alarms_per_hour: float | None) -> None:
         from .anomaly import train
@@ -265,20 +270,12 @@ class _Result:
     def score(self) -> None:
         assert self._model is not None
         with self._bars.stage("score") as stage:
-            persisted = dask.persist(*[self._model.score(beats) for beats in self._beats])
+            scores = [self._model.score(beats).to_delayed() for beats in self._beats]
+            (persisted,) = dask.persist(scores)
             stage.wait(persisted)
-            self._fetch(persisted)
-
-    def _fetch(self, scores: Sequence[dd.DataFrame] | None) -> None:
-        """Bring the tables, and no signal, to the client."""
-        parts = [[delayed(len)(part) for part in beats.table.to_delayed()] for beats in self._beats]
-        tables = [beats.table for beats in self._beats]
-        records = [beats.records for beats in self._beats]
-        got = dask.compute(tables, parts, records, list(scores or ()))
-        for i, step in enumerate(self._steps):
-            step.table, step.lengths, step.account = got[0][i], got[1][i], got[2][i]
-            if scores is not None:
-                step.table = pd.concat([step.table, got[3][i]], axis=1)
+            (parts,) = dask.compute(persisted)
+            for step, part in zip(self._steps, parts, strict=True):
+                step.table = pd.concat([step.table, pd.concat(part)], axis=1)
 
     @property
     def _beats(self) -> list[Beats]:

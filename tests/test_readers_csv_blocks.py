@@ -109,12 +109,18 @@ def test_two_block_sizes_give_one_recording(tmp_path, seed, sizes, form):
         now = np.datetime64("2016-06-11T23:59:59.900") + (4 * lost).astype("timedelta64[ms]")
         lines = ["time;ecg", *(f"{str(t)[11:]};{v:.4f}" for t, v in zip(now, x, strict=True))]
     elif form == "blanks":
-        lines = [" time  ecg ", *(f" {t / 250:8.3f}  {v:9.4f} " for t, v in zip(lost, x, strict=True))]
+        lines = [
+            " time  ecg ",
+            *(f" {t / 250:8.3f}  {v:9.4f} " for t, v in zip(lost, x, strict=True)),
+        ]
     elif form == "counter":
         fs = 100
         lines = ["n\tecg\t", *(f"{t}\t{v:.4f}\t" for t, v in zip(lost, x, strict=True))]
     else:
-        lines = ["t_ms;ecg", *(f"{4 * t};{v:.4f}".replace(".", ",") for t, v in zip(lost, x, strict=True))]
+        lines = [
+            "t_ms;ecg",
+            *(f"{4 * t};{v:.4f}".replace(".", ",") for t, v in zip(lost, x, strict=True)),
+        ]
     path.write_text("\n".join(lines))
     one, signal = read_in_blocks(path, 10**6, fs=fs)
     for size in sizes:
@@ -139,9 +145,9 @@ def test_ranges_own_each_line_once(tmp_path, data, step, start):
         for low in range(layout.start, len(data), step)
     ]
     assert b"".join(parts) == data[layout.start :]
-    assert all(not part or part.endswith(b"\n") for part in parts[:-1] if part is not parts[-1]) or (
-        b"".join(parts).count(b"\n") == data[layout.start :].count(b"\n")
-    )
+    assert all(
+        not part or part.endswith(b"\n") for part in parts[:-1] if part is not parts[-1]
+    ) or (b"".join(parts).count(b"\n") == data[layout.start :].count(b"\n"))
 
 
 @SETTINGS

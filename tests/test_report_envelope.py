@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import warnings
 
 import dask
@@ -58,6 +60,12 @@ def test_double_precision_is_rounded_and_the_lead_is_the_one_asked_for():
 def test_a_value_beyond_float32_is_missing_and_warns_of_nothing():
     low, high = computed(chunked([1e300, 1.0, 2.0], [3]), 3)
     assert (low.tolist(), high.tolist()) == ([1.0], [2.0])
+
+
+def test_workers_need_no_bokeh():
+    code = "import sys, ecg_dask.report as r; r.envelope; print('bokeh' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_a_recording_without_samples_has_no_bins():

@@ -32,6 +32,7 @@ def test_the_header_tells_the_facts_and_what_was_lost(tmp_path):
     table = scored()
     table.loc[0, ["complete", "score"]] = [False, np.nan]
     summary = {"parameters": {"detector": {"refractory_s": 0.28}}, "records": ["left out"]}
+    summary["model"] = {"history": "left out"}
     html = page(tmp_path / "r.html", records=[record], scored=table, summary=summary)
     text = visible(html)
     for fact in (
@@ -175,7 +176,7 @@ def test_gaps_that_no_bin_shows_are_counted(tmp_path):
     signal[1000:1100] = signal[2001:2003] = np.nan
     record = view(signal=signal, bin_samples=10, gaps=2)
     text = visible(page(tmp_path / "r.html", records=[record]))
-    assert "Of the 2 gaps 1 are shorter than the page can tell" in text
+    assert "Not drawn, since shorter than the page can tell: 1 of 2 gaps." in text
     assert "lowest and the highest of every 10 samples (0.2 s)" in text
 
 
@@ -196,5 +197,7 @@ def test_moments_are_times_of_day_when_the_start_is_known():
     assert view(start=START).moment(599.96) == "00:00:00.0 (+1 d)"
     assert view(start=START).moment(600 + 86_400 + 3723.25) == "01:02:03.2 (+2 d)"
     assert view().moment(90_061.5) == "25:01:01.5"
+    assert view(start=START.replace(year=1900)).start_text == "23:50:00, day unknown"
+    assert view().start_text == "unknown"
     assert elapsed(59.6) == "0:01:00"
     assert elapsed(359_999) == "99:59:59"
