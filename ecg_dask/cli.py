@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ def main() -> None:
 
     Not a medical device: nothing it says replaces a physician's reading.
     """
+    # When a client is closed early, asyncio would tell of everything that it was waiting for.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 @main.command()

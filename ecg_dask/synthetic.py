@@ -291,7 +291,7 @@ def write_csv(ecg: Synthetic, path: str | Path, *, overwrite: bool = False) -> W
         raise InputError(str(path), "no such folder", "a folder that exists", "Make the folder")
     there = [str(file) for file in (path, truth) if file.exists()]
     if there and not overwrite:
-        remedy = "Choose another name or allow overwriting"
+        remedy = "Choose another name, or overwrite (--overwrite)"
         raise InputError(str(path), f"{' and '.join(there)} from before", "new files", remedy)
 
     try:
