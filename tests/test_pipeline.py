@@ -222,7 +222,7 @@ def test_options_that_cannot_be(holter, tmp_path, options, words):
 
 def test_an_out_that_cannot_be_a_folder(holter, tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="out .*file"):
+    with pytest.raises(InputError, match=r"out .*file"):
         run(holter[0], tmp_path / "file", fs=250)
     with pytest.raises(InputError, match="no file"):
         run([], tmp_path / "out")
