@@ -56,22 +56,30 @@ def test_any_chunks_give_the_same_beats(data, seed, embed):
     assert len(whole[0]) > 20
 
 
-@given(st.data(), st.integers(0, 9))
-@settings(max_examples=25, deadline=None)
-def test_a_core_of_any_length_with_its_halo_gives_its_beats(data, seed):
+#: In noise alone, half of the candidates are near the level, and their beats near each other.
+PICKY = replace(SHORT, threshold=0.7, spacing_s=0.11, refine_s=0.05, refractory_s=0.3)
+
+
+@given(st.data(), st.integers(0, 9), st.sampled_from([SHORT, PICKY]))
+@settings(max_examples=60, deadline=None)
+def test_a_core_of_any_length_with_its_halo_gives_its_beats(data, seed, detector):
     """Without the merging of short chunks: cores down to a single sample."""
-    x = np.ascontiguousarray(signal(seed, 2000)[:, 0])
-    halo = SHORT.halo(FS)
-    whole = detect(x, 0, (0, len(x)), SHORT, FS)
+    if detector is PICKY:
+        x = np.random.default_rng(seed).normal(size=2000).astype(np.float32)
+    else:
+        x = np.ascontiguousarray(signal(seed, 2000)[:, 0])
+    halo = detector.halo(FS)
+    whole = detect(x, 0, (0, len(x)), detector, FS)
     start, found = 0, []
     for size in data.draw(partitions(len(x))):
         first, last = max(start - halo, 0), min(start + size + halo, len(x))
-        found.append(detect(x[first:last].copy(), first, (start, start + size), SHORT, FS))
+        found.append(detect(x[first:last].copy(), first, (start, start + size), detector, FS))
         start += size
-    for name in ("sample", "amplitude", "quality"):
+    for name in ("sample", "next_sample", "amplitude", "quality"):
         joined = np.concatenate([getattr(part, name) for part in found])
         np.testing.assert_array_equal(joined, getattr(whole, name))
     assert sum(part.pruned for part in found) == whole.pruned
+    assert whole.pruned > 3 or detector is SHORT
 
 
 def test_intervals_pass_blocks_without_beats_but_no_gap():

@@ -335,5 +335,5 @@ def test_microcontroller_file(data_dir):
     assert recording.unit is None
     np.testing.assert_array_equal(recording.signal.compute()[:, 0], table[:, 1].astype(np.float32))
     assert ecg_dask.read(path, fs=256).fs == 256
-    with pytest.raises(InputError, match="250 Hz given and 256.309 Hz in the time column"):
+    with pytest.raises(InputError, match=r"250 Hz given and 256.309 Hz in the time column"):
         ecg_dask.read(path, fs=250)

@@ -190,7 +190,7 @@ def segment_block(
 
     missing = xp.isnan(x[start - first : stop - first])
     # Missing samples of the core up to each beat: unequal at two beats with a gap in between.
-    lost = xp.cumsum(missing)[found.sample - start]
+    lost = (xp.cumsum(missing) if missing.any() else missing)[found.sample - start]
     rr = xp.diff(found.sample) / fs
     rr = xp.where(xp.diff(lost) == 0, rr, np.nan)
     unknown = xp.full(min(found.sample.size, 1), np.nan)
