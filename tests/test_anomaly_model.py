@@ -2,11 +2,12 @@
 
 import json
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,12 +74,10 @@ def test_scores_do_not_depend_on_partitions(
 
 
 def test_index_and_divisions_are_those_of_the_beats(model: Model) -> None:
-    import dask.dataframe as dd
-
     table = make_table(30)
     table.index = pd.Index(np.arange(500, 530), name="beat")
-    beats = make_beats(make_waves(30), table, cuts=[15])
-    object.__setattr__(beats, "table", dd.from_pandas(table, npartitions=2, sort=True))
+    beats = make_beats(make_waves(30), cuts=[15])
+    beats = replace(beats, table=dd.from_pandas(table, npartitions=2, sort=True))
     lazy = model.score(beats)
     assert lazy.divisions == beats.table.divisions
     assert lazy.compute().index.equals(table.index)
@@ -116,12 +115,7 @@ def test_beats_unlike_the_model_are_refused(model: Model) -> None:
 
 def test_a_graph_carries_the_model_once(model: Model) -> None:
     mark = np.float32(1.2345678e-20).tobytes() * 8
-    marked = Model(
-        **{
-            **{part.name: getattr(model, part.name) for part in fields(model)},
-            "weights": {"mark": np.frombuffer(mark, dtype=np.float32)},
-        }
-    )
+    marked = replace(model, weights={"mark": np.frombuffer(mark, dtype=np.float32)})
     lazy = marked.score(make_beats(make_waves(40), cuts=[10, 20, 30])).optimize()
     graph = lazy.__dask_graph__()
     assert sum(mark in pickle.dumps(task) for task in dict(graph).values()) == 1

@@ -1,18 +1,22 @@
 """Training: what it depends on, what it does not, and its ends."""
 
+from dataclasses import replace
 from typing import Any
 
 import dask
+import dask.dataframe as dd
 import numpy as np
 import pytest
 import torch
 from anomaly_beats import make_beats, make_table, make_waves
+from dask import delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ecg_dask import Beats, InputError
+from ecg_dask import InputError
 from ecg_dask.anomaly import Model, fit, train
 from ecg_dask.anomaly.fit import default_epochs, validation_rows
+from ecg_dask.beats import empty_table, stack_waves
 
 N = 160
 
@@ -262,9 +266,30 @@ def test_beats_that_do_not_go_together_are_refused() -> None:
         assert found in caught.value.args[1]
     with pytest.raises(InputError, match="empty list"):
         train([])
-    apart = Beats(**{**vars(beats), "waves": make_beats(waves, cuts=[3]).waves})
+    apart = replace(beats, waves=make_beats(waves, cuts=[3]).waves)
     with pytest.raises(InputError, match="1 partitions of the table and 2 blocks"):
         train(apart)
+
+
+def test_beats_are_found_once() -> None:
+    calls = []
+
+    def find(part: int) -> tuple[Any, Any]:
+        calls.append(part)
+        rows = slice(20 * part, 20 * part + 20)
+        return make_table(40).iloc[rows], make_waves(40)[rows]
+
+    found = [delayed(find)(part) for part in range(2)]
+    shape = make_waves(0).shape[1:]
+    beats = replace(
+        make_beats(make_waves(0)),
+        table=dd.from_delayed([part[0] for part in found], meta=empty_table(), verify_meta=False),
+        waves=stack_waves([part[1] for part in found], shape, make_waves(0)),
+    )
+    model = train(beats, epochs=1)
+    assert sorted(calls) == [0, 1]
+    dask.compute(beats.table, model.score(beats))
+    assert sorted(calls) == [0, 0, 1, 1]
 
 
 def test_a_worker_announces_each_epoch(model: Model) -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecg_dask.readers import csv as csv_reader
-from ecg_dask.readers import opensignals
+from ecg_dask.readers import opensignals, text_blocks
 from ecg_dask.readers.csv import read_csv
 from ecg_dask.readers.text_blocks import Layout, columns_of, count_lines, owned_lines
 
@@ -148,12 +148,14 @@ def test_ranges_own_each_line_once(tmp_path, data, step, start):
 @given(
     lines=st.lists(st.sampled_from(["1,2", "", " ", "#", " # 3", "\t", "3 , 4", '"5",6', "\r"])),
     end=st.booleans(),
+    step=st.integers(1, 9),
 )
-def test_rows_are_counted_as_they_are_parsed(lines, end):
+def test_rows_are_counted_as_they_are_parsed(lines, end, step):
     layout = Layout(",", ".", ("a", "b"), 0, 1)
     text = "\n".join(lines).encode() + b"\n" * end
     (column,) = columns_of(text, layout, {0: "value"})
-    assert count_lines(text, layout) == (text.count(b"\n"), len(column))
+    with mock.patch.object(text_blocks, "_SLICE_BYTES", step):
+        assert count_lines(text, layout) == (text.count(b"\n"), len(column))
     assert len(column) == sum(line[0:1].isdigit() or line[0:1] == '"' for line in lines)
 
 

@@ -191,8 +191,8 @@ class Detector:
     def halo(self, fs: float) -> int:
         """Return how many samples before and behind its core a block needs at `fs` Hz."""
         w = self.widths(fs)
-        # Whole cells that a candidate's threshold looks at.
-        level = (w.median_radius + w.peak_cells + 1) * w.cell
+        # The whole cells that a candidate's threshold looks at on either side, and its own.
+        level = (w.median_radius + (w.peak_cells + 1) // 2 + 1) * w.cell
         # A candidate's own distance from the core: its beat may lie within the window after the
         # last beat, be pruned by another one, and both were refined.
         candidate = w.after + w.refractory + 2 * w.refine
