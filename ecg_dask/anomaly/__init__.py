@@ -1,0 +1,6 @@
+"""From beats to points at the beats that do not belong: a variational autoencoder and its score."""
+
+from .model import Model
+from .training import train
+
+__all__ = ["Model", "train"]

@@ -1,0 +1,146 @@
+"""What the autoencoder sees of a beat: a fixed number of points, whatever the sampling rate.
+
+Every value is made by elementwise operations in a fixed order, so a beat's input has the same bits
+alone, among others, and in any partition.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from dask.delayed import Delayed
+
+from ..arrays import namespace
+from ..beats import Beats
+from ..errors import InputError
+
+#: Points that a window is resampled to, a power of two.
+LENGTH = 128
+
+#: A lead whose standard deviation is below this share of its largest value counts as flat.
+FLAT = 1e-6
+
+
+def partitions(beats: Beats) -> list[tuple[Delayed, Delayed]]:
+    """Return the table and the waves of each partition, as tasks.
+
+    Raises
+    ------
+    InputError
+        When table and waves have different numbers of partitions.
+    """
+    # Optimized apart from each other, table and waves would each find the beats anew.
+    table = beats.table.to_delayed(optimize_graph=False)
+    waves = beats.waves.to_delayed(optimize_graph=False).ravel().tolist()
+    if len(table) != len(waves):
+        raise InputError(
+            "beats",
+            f"{len(table)} partitions of the table and {len(waves)} blocks of the waves",
+            "as many of one as of the other",
+            "Cut both in the same places, each block with all leads and the whole window",
+        )
+    return list(zip(table, waves, strict=True))
+
+
+def check_alike(name: str, beats: Beats, window: tuple[float, float], n_leads: int) -> None:
+    """Refuse beats of another window or number of leads.
+
+    Raises
+    ------
+    InputError
+        When they differ.
+    """
+    same = all(math.isclose(a, b) for a, b in zip(beats.window, window, strict=True))
+    if not same or len(beats.leads) != n_leads:
+        raise InputError(
+            name,
+            f"a window of {beats.window} s and {len(beats.leads)} leads",
+            f"a window of {window} s and {n_leads} leads, at any rate",
+            "Find the beats with this window, in as many leads",
+        )
+
+
+def resampling(
+    n_window: int, fs: float, window: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each of the `LENGTH` points takes its values from, and with what weights.
+
+    The points lie evenly in the window, counted in seconds from the beat, so that they are at the
+    same times at every rate. Each is a weighted mean under a triangle that reaches one step of the
+    new grid to either side (at least one old sample), which also keeps high frequencies from
+    folding.
+
+    Parameters
+    ----------
+    n_window
+        Samples in a window.
+    fs
+        Sampling rate in Hz.
+    window
+        Seconds before and after the beat that the window covers.
+
+    Returns
+    -------
+    index
+        int64 of shape (n_taps, LENGTH): samples of the window.
+    weight
+        float32 of shape (n_taps, LENGTH); each column sums to 1.
+    """
+    before_s, after_s = window
+    step_s = (before_s + after_s) / LENGTH
+    # The beat's own sample is number round(before_s * fs) of its window.
+    centre = round(before_s * fs) + ((np.arange(LENGTH) + 0.5) * step_s - before_s) * fs
+    centre = np.clip(centre, 0, n_window - 1)
+    reach = max(1.0, step_s * fs)
+    index = np.ceil(centre - reach) + np.arange(math.floor(2 * reach) + 1)[:, None]
+    weight = np.maximum(1 - np.abs(index - centre) / reach, 0)
+    weight[(index < 0) | (index > n_window - 1)] = 0
+    weight /= weight.sum(axis=0)
+    return np.clip(index, 0, n_window - 1).astype(np.int64), weight.astype(np.float32)
+
+
+def model_inputs(waves: Any, fs: float, window: tuple[float, float]) -> Any:
+    """Resample waves to `LENGTH` points and standardise each beat and lead.
+
+    Parameters
+    ----------
+    waves
+        float32 of shape (n_beats, n_leads, n_window), NumPy or CuPy.
+    fs
+        Sampling rate in Hz.
+    window
+        Seconds before and after the beat.
+
+    Returns
+    -------
+    array
+        float32 of shape (n_beats, n_leads, LENGTH), C-ordered: mean 0 and standard deviation 1,
+        or all zeros for a flat lead. Not finite where the waves are not.
+    """
+    xp = namespace(waves)
+    index, weight = (xp.asarray(part) for part in resampling(waves.shape[-1], fs, window))
+    one = xp.float32(1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # The first sample and the largest value go out first: an offset that the samples
+        # represent exactly then leaves no trace, and no unit overflows.
+        x = xp.ascontiguousarray(waves) - waves[..., :1]
+        peak = xp.abs(x).max(axis=-1, keepdims=True)
+        x /= xp.where(peak > 0, peak, one)
+        y = xp.zeros((*waves.shape[:2], LENGTH), dtype=xp.float32)
+        for tap in range(index.shape[0]):
+            y += xp.take(x, index[tap], axis=-1) * weight[tap]
+        y -= _row_mean(y)
+        deviation = xp.sqrt(_row_mean(y * y))
+        y /= xp.where(deviation > FLAT, deviation, one)
+        # A flat lead is exactly zero, whatever its rounding left.
+        return xp.where(deviation <= FLAT, xp.float32(0), y)
+
+
+def _row_mean(x: Any) -> Any:
+    """Mean over the last axis by halving it, which fixes the order of the additions."""
+    while x.shape[-1] > 1:
+        half = x.shape[-1] // 2
+        x = x[..., :half] + x[..., half:]
+    return x / x.dtype.type(LENGTH)

@@ -1,0 +1,200 @@
+"""A trained autoencoder with its threshold: scoring, saving and loading."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+from dask.delayed import delayed
+
+from ..beats import Beats
+from ..errors import InputError
+from .inputs import LENGTH, check_alike, partitions
+from .scoring import score_partition
+from .vae import network_from
+
+#: Name of the entry of a model file's metadata that holds the parameters, and its version.
+ENTRY = "ecg_dask.model"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A variational autoencoder of beats and the score above which a beat does not belong.
+
+    Attributes
+    ----------
+    weights
+        float32 arrays by name; empty when there were too few beats to train on, and then every
+        score is null.
+    window
+        Seconds before and after the beat that a wave covers.
+    n_leads
+        Leads of a wave.
+    latent
+        Latent dimensions.
+    seed
+        Seed of the training.
+    epochs
+        Epochs that were planned; `history` tells how many were done.
+    threshold
+        Score above which a beat is an anomaly; None when there was nothing to set it by.
+    threshold_rule
+        How the threshold was set, in words.
+    n_train
+        Complete beats of the training part, `n_validation` of them set aside for the early stop.
+    n_validation
+        See `n_train`.
+    n_held_out
+        Complete beats of the held-out part.
+    history
+        The training curve, a row an epoch: ``epoch``, ``loss``, ``reconstruction`` and ``kl``
+        (means over beats, sums over points and over latent dimensions), ``kl_weight`` at the
+        epoch's end, and ``validation``, the loss at weight 1 of the beats set aside or None.
+    notes
+        What a reader should know, a sentence each.
+    """
+
+    weights: Mapping[str, np.ndarray] = field(repr=False)
+    window: tuple[float, float]
+    n_leads: int
+    latent: int
+    seed: int
+    epochs: int
+    threshold: float | None = None
+    threshold_rule: str = ""
+    n_train: int = 0
+    n_validation: int = 0
+    n_held_out: int = 0
+    history: tuple[dict[str, float | None], ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
+
+    def score(self, beats: Beats) -> dd.DataFrame:
+        """Score beats, each partition where it is.
+
+        Nothing is computed here. A beat's score does not depend on its partition.
+
+        Parameters
+        ----------
+        beats
+            Beats with the model's window and number of leads, of any sampling rate.
+
+        Returns
+        -------
+        dask.dataframe.DataFrame
+            Rows, order, index and partitions are those of ``beats.table``. ``score`` (float32):
+            squared error of the reconstruction, a point, of the beat at standard deviation 1.
+            ``anomaly`` (bool): whether the score is above the threshold. ``z0``, ``z1``, ...
+            (float32): latent mean. A beat that is not complete has a null score, null coordinates
+            and no anomaly.
+
+        Raises
+        ------
+        InputError
+            When window or number of leads are not the model's.
+        """
+        check_alike("beats", beats, self.window, self.n_leads)
+        # One task holds the model, so that a graph carries it once.
+        model = delayed(self, traverse=False)
+        parts = [
+            delayed(_score_partition)(table, waves, model, beats.fs)
+            for table, waves in partitions(beats)
+        ]
+        meta = self._score(beats.table._meta, beats.waves._meta[:0], beats.fs)
+        return dd.from_delayed(
+            parts, meta=meta, divisions=tuple(beats.table.divisions), verify_meta=False
+        )
+
+    def _score(self, table: Any, waves: Any, fs: float) -> Any:
+        return score_partition(
+            table,
+            waves,
+            fs=fs,
+            window=self.window,
+            weights=self.weights,
+            latent=self.latent,
+            threshold=self.threshold,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as one safetensors file, the parameters as JSON in its metadata.
+
+        The file is written beside its place and renamed.
+
+        Raises
+        ------
+        InputError
+            When the file cannot be written.
+        """
+        from safetensors.numpy import save_file
+
+        path = Path(path)
+        parameters = {
+            part.name: getattr(self, part.name) for part in fields(self) if part.name != "weights"
+        }
+        text = json.dumps({"version": VERSION, "length": LENGTH, **parameters})
+        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            try:
+                save_file(dict(self.weights), aside, metadata={ENTRY: text})
+                os.replace(aside, path)
+            finally:
+                aside.unlink(missing_ok=True)
+        except Exception as error:
+            # The library wraps the system's errors in its own.
+            raise InputError(
+                str(path), str(error), "a file in a folder that exists", "Choose another path"
+            ) from error
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Model:
+        """Read a model that `save` wrote.
+
+        Raises
+        ------
+        InputError
+            When there is no such file, or when it holds no model of this version.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        def refused(found: str) -> InputError:
+            return InputError(
+                str(path),
+                found,
+                f"a model that Model.save() wrote, version {VERSION}",
+                "Name such a file, or train a model",
+            )
+
+        try:
+            with safe_open(os.fspath(path), framework="numpy") as file:
+                text = (file.metadata() or {}).get(ENTRY)
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except OSError as error:
+            raise refused(f"no file to read ({error})") from error
+        except (SafetensorError, TypeError, ValueError) as error:
+            raise refused(f"no safetensors file ({error})") from error
+        if text is None:
+            raise refused("a safetensors file without the parameters of a model")
+        try:
+            parameters = json.loads(text)
+            if (parameters.pop("version"), parameters.pop("length")) != (VERSION, LENGTH):
+                raise refused("a model of another version")
+            for name in ("window", "history", "notes"):
+                parameters[name] = tuple(parameters[name])
+            model = Model(weights=weights, **parameters)
+            if weights:
+                network_from(weights, model.n_leads, model.latent, "cpu")
+        except (AttributeError, KeyError, RuntimeError, TypeError, json.JSONDecodeError) as error:
+            raise refused(f"parameters that are no model's ({error})") from error
+        return model
+
+
+def _score_partition(table: Any, waves: Any, model: Model, fs: float) -> Any:
+    return model._score(table, waves, fs)

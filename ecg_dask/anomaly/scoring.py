@@ -1,0 +1,115 @@
+"""Scores and latent coordinates of the beats that a worker holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from ..arrays import dataframe_library, namespace
+from .inputs import model_inputs
+from .vae import network_from
+
+#: Rows a batch. Every batch has so many, the last one padded: libraries pick their kernels by the
+#: batch's size, and a beat's score must not depend on how many others are beside it.
+BATCH = 256
+
+
+def latent_columns(latent: int) -> list[str]:
+    """Return the names of the latent coordinates' columns."""
+    return [f"z{i}" for i in range(latent)]
+
+
+def score_inputs(inputs: Any, weights: Mapping[str, np.ndarray], latent: int) -> tuple[Any, Any]:
+    """Score beats as the network sees them.
+
+    Parameters
+    ----------
+    inputs
+        float32 of shape (n_beats, n_leads, LENGTH), NumPy or CuPy.
+    weights
+        The network's weights; none at all for a model that was not trained.
+    latent
+        Latent dimensions.
+
+    Returns
+    -------
+    score
+        float32 of shape (n_beats,): squared error of what the decoder makes of the latent mean,
+        averaged over points and leads. NaN where there is no finite one.
+    z
+        float32 of shape (n_beats, latent): the latent mean; NaN where the score is.
+    """
+    xp = namespace(inputs)
+    n, n_leads = inputs.shape[:2]
+    score = xp.full(n, np.nan, dtype=xp.float32)
+    z = xp.full((n, latent), np.nan, dtype=xp.float32)
+    if not n or not weights:
+        return score, z
+    batch = xp.zeros((BATCH, *inputs.shape[1:]), dtype=xp.float32)
+    x = from_dlpack(batch)
+    network = network_from(weights, n_leads, latent, x.device)
+    with torch.no_grad():
+        for start in range(0, n, BATCH):
+            rows = inputs[start : start + BATCH]
+            batch[: len(rows)] = rows
+            batch[len(rows) :] = 0
+            mean, _ = network.encode(x)
+            error = (network.decode(mean) - x).square().mean(dim=(1, 2))
+            score[start : start + len(rows)] = xp.from_dlpack(error)[: len(rows)]
+            z[start : start + len(rows)] = xp.from_dlpack(mean)[: len(rows)]
+    null = ~(xp.isfinite(score) & xp.isfinite(z).all(axis=1))
+    score[null] = np.nan
+    z[null] = np.nan
+    return score, z
+
+
+def score_partition(
+    table: Any,
+    waves: Any,
+    *,
+    fs: float,
+    window: tuple[float, float],
+    weights: Mapping[str, np.ndarray],
+    latent: int,
+    threshold: float | None,
+) -> Any:
+    """Score the beats of one partition.
+
+    Parameters
+    ----------
+    table
+        Partition of the beat table, pandas or cuDF.
+    waves
+        float32 of shape (n_beats, n_leads, n_window).
+    fs
+        Sampling rate in Hz.
+    window
+        Seconds before and after the beat.
+    weights, latent
+        The network.
+    threshold
+        Score above which a beat is an anomaly; None for no anomalies.
+
+    Returns
+    -------
+    table
+        Row for row and with the index of `table`: score, anomaly, z0, z1, ...
+    """
+    xp = namespace(waves)
+    complete = xp.asarray(table["complete"].to_numpy(dtype=bool))
+    n = len(complete)
+    score = xp.full(n, np.nan, dtype=xp.float32)
+    z = xp.full((n, latent), np.nan, dtype=xp.float32)
+    rows = xp.flatnonzero(complete)
+    # In bundles of whole batches, so that a partition's inputs are never all in memory.
+    for start in range(0, len(rows), 16 * BATCH):
+        some = rows[start : start + 16 * BATCH]
+        score[some], z[some] = score_inputs(model_inputs(waves[some], fs, window), weights, latent)
+    anomaly = score > (np.inf if threshold is None else threshold)
+    columns = {"score": score, "anomaly": anomaly}
+    columns |= {name: z[:, i] for i, name in enumerate(latent_columns(latent))}
+    return dataframe_library(waves).DataFrame(columns, index=table.index)

@@ -1,0 +1,56 @@
+"""From scores to a threshold, without labels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+#: Held-out beats below which the training beats help to set the threshold.
+FEWEST_HELD_OUT = 20
+
+#: Robust standard deviations of the log score that a beat may lie above the median.
+DEVIATIONS = 5.0
+
+
+def robust_threshold(scores: np.ndarray) -> float:
+    """Return ``exp(m + DEVIATIONS * 1.4826 * MAD)`` of the log scores, m being their median.
+
+    Parameters
+    ----------
+    scores
+        Positive scores, float32 of shape (n_beats,), one or more.
+
+    Returns
+    -------
+    float
+        The threshold, a number that float32 represents. Up to half of the beats may be anomalies
+        before it follows them.
+    """
+    logs = np.log(np.maximum(scores.astype(np.float64), np.finfo(np.float32).tiny))
+    median = np.median(logs)
+    deviation = 1.4826 * np.median(np.abs(logs - median))
+    return float(np.float32(np.exp(median + DEVIATIONS * deviation)))
+
+
+def alarm_threshold(scores: np.ndarray, seconds: float, alarms_per_hour: float) -> float:
+    """Return the lowest score that at most `alarms_per_hour` beats an hour exceed.
+
+    Parameters
+    ----------
+    scores
+        Scores, float32 of shape (n_beats,), one or more.
+    seconds
+        Time in which these beats happened.
+    alarms_per_hour
+        Anomalies an hour that are allowed.
+
+    Returns
+    -------
+    float
+        One of the scores, or 0 when all beats may be anomalies.
+    """
+    allowed = math.floor(alarms_per_hour * seconds / 3600)
+    if allowed >= len(scores):
+        return 0.0
+    return float(np.sort(scores)[len(scores) - 1 - allowed])
