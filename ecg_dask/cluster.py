@@ -163,10 +163,12 @@ def _running(
             "the file that a running dask scheduler wrote with --scheduler-file",
             "Check the path, and that the scheduler runs",
         )
+    if address is None:
+        options["scheduler_file"] = scheduler_file
     try:
-        if address is None:
-            options["scheduler_file"] = scheduler_file
-        return Client(address, timeout=CONNECT_TIMEOUT_S, **options)
+        # A client that fails to start stays Dask's default scheduler, so one that does not
+        # become the default tries the address first.
+        Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False, **options).close()
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
             "address" if address else "scheduler_file",
@@ -174,3 +176,4 @@ def _running(
             "the address of a running dask scheduler, such as tcp://host:8786",
             "Check the address, and that the scheduler runs and can be reached from here",
         ) from error
+    return Client(address, **options)

@@ -227,7 +227,7 @@ def test_pytorch_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "epochs"), [(0, 60), (300, 60), (20_000, 30), (75_000, 8), (10**7, 6)]
+    ("n", "epochs"), [(0, 30), (300, 30), (20_000, 12), (75_000, 4), (10**7, 4)]
 )
 def test_default_epochs(n: int, epochs: int) -> None:
     assert default_epochs(n) == epochs

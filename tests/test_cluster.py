@@ -30,6 +30,8 @@ def test_what_cannot_be_connected(options, words, monkeypatch):
     monkeypatch.setattr("ecg_dask.cluster.CONNECT_TIMEOUT_S", 1)
     with pytest.raises(InputError, match=words):
         connect(**options)
+    # Dask's default scheduler is still there.
+    assert da.ones(3).sum().compute() == 3
 
 
 def test_a_missing_ucx_package_is_named(monkeypatch):

@@ -65,8 +65,8 @@ class Fit(NamedTuple):
 
 
 def default_epochs(n_beats: int) -> int:
-    """Return the epochs for `n_beats` training beats: 600,000 beats in all, but 6 to 60 epochs."""
-    return min(max(600_000 // max(n_beats, 1), 6), 60)
+    """Return the epochs for `n_beats` training beats: 250,000 beats in all, but 4 to 30 epochs."""
+    return min(max(250_000 // max(n_beats, 1), 4), 30)
 
 
 def validation_rows(counts: Sequence[int]) -> np.ndarray:

@@ -81,7 +81,7 @@ def train(
     beats
         The beats, or a list of them, which may differ in sampling rate.
     epochs
-        Epochs at most. None: 600,000 divided by the number of training beats, but 6 to 60.
+        Epochs at most. None: 250,000 divided by the number of training beats, but 4 to 30.
     latent
         Latent dimensions, 1 to 64. None: 8.
     seed
