@@ -176,9 +176,11 @@ def test_rows_that_share_seconds(read):
 def test_midnight(read):
     now = np.datetime64("2016-06-11T23:59:59.500") + (np.arange(500) * 4).astype("timedelta64[ms]")
     times = [str(time)[11:] for time in now]
-    recording = read(times)
-    assert recording.fs == 250
-    assert lengths_of_gaps(recording) == {}
+    # A partition a row puts midnight between two of them.
+    for chunk in (None, 1):
+        recording = read(times, chunk=chunk)
+        assert recording.fs == 250
+        assert lengths_of_gaps(recording) == {}
     assert lengths_of_gaps(read(times[:100] + times[150:])) == {100: 50}
 
 
@@ -202,9 +204,10 @@ def test_columns_named_min_and_max_are_leads(tmp_path):
 def test_two_days_of_a_clock_without_dates(read):
     seconds = np.arange(0, 2.4 * 86_400, 50)
     times = [f"{s // 3600 % 24:02.0f}:{s // 60 % 60:02.0f}:{s % 60:02.0f}" for s in seconds]
-    recording = read(times)
-    assert recording.fs == pytest.approx(0.02)
-    assert recording.duration_s == pytest.approx(2.4 * 86_400, abs=50)
+    for chunk in (None, 100):
+        recording = read(times, chunk=chunk)
+        assert recording.fs == pytest.approx(0.02)
+        assert recording.duration_s == pytest.approx(2.4 * 86_400, abs=50)
 
 
 def test_back_in_time(read):

@@ -145,3 +145,12 @@ def test_damaged_zip(save):
     path.write_bytes(data)
     with pytest.raises(InputError, match="no whole NumPy file"):
         ecg_dask.read(path, fs=1).signal.compute()
+
+
+def test_an_array_that_is_cut_after_the_first_row_of_a_range(save):
+    path = save(SIGNAL)
+    recording = ecg_dask.read(path, fs=1, chunk=100)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - 99 * 3 * 4])
+    with pytest.raises(InputError, match="no whole NumPy file"):
+        recording.signal.compute()

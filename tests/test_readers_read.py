@@ -59,6 +59,12 @@ def test_content_goes_before_the_suffix(tmp_path):
     assert ecg_dask.read(path, fs=1).signal.shape == (2, 2)
 
 
+def test_a_file_goes_before_a_record_of_its_name(tmp_path):
+    (tmp_path / "r").write_text("1\n2\n")
+    (tmp_path / "r.hea").write_text("r 1 250 9\n")
+    assert ecg_dask.read(tmp_path / "r", fs=1).n_samples == 2
+
+
 @pytest.mark.parametrize("path", [5, None, b"a.csv", ["a.csv"]])
 def test_other_types_of_path(path):
     with pytest.raises(InputError, match=r"^path: found"):

@@ -66,6 +66,7 @@ class Fit(NamedTuple):
 
 def default_epochs(n_beats: int) -> int:
     """Return the epochs for `n_beats` training beats: 250,000 beats in all, but 4 to 30 epochs."""
+    # Longer training also learns the rare shapes, which then no longer stand out.
     return min(max(250_000 // max(n_beats, 1), 4), 30)
 
 

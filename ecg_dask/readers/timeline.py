@@ -175,12 +175,7 @@ def missing_samples(path: str, clock: Clock, told: Timeline, fs: float, n_rows: 
         When there are so many jumps that the column is no clock of single samples, or when a
         counter skips more than seven days.
     """
-    counts = told.jump_lengths
-    if clock.per_second:
-        counts = counts * (fs / clock.per_second)
-        if not clock.repeats:
-            # The usual step is one sample by the rate, not by the probes.
-            counts = counts + (clock.tick * fs / clock.per_second - 1)
+    counts = told.jump_lengths * (fs / clock.per_second if clock.per_second else 1.0)
     samples = np.maximum(1, np.rint(counts).astype(np.int64))
     if samples.size >= 8 and samples.size > 0.01 * n_rows and samples.sum() > n_rows:
         raise InputError(
