@@ -82,8 +82,9 @@ class Beats:
         """
         table, waves = [], []
         meta = self.table._meta
-        rows = self.table.to_delayed()
-        blocks = self.waves.to_delayed().ravel()
+        # Optimized apart from each other, table and waves would each find the beats anew.
+        rows = self.table.to_delayed(optimize_graph=False)
+        blocks = self.waves.to_delayed(optimize_graph=False).ravel()
         for part, block in zip(rows, blocks, strict=True):
             mask = delayed(_mask)(part, predicate)
             table.append(delayed(_take_rows)(part, mask))

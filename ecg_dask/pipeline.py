@@ -246,7 +246,8 @@ class _Result:
         with self._bars.stage("segment") as stage:
             found = [find_beats(step.recording, detector) for step in self._steps]
             rows, records = dask.persist(
-                [beats.table.to_delayed() for beats in found], [beats.records for beats in found]
+                [beats.table.to_delayed(optimize_graph=False) for beats in found],
+                [beats.records for beats in found],
             )
             stage.wait(rows, records)
             for step, beats, parts, record in zip(self._steps, found, rows, records, strict=True):
@@ -270,7 +271,9 @@ class _Result:
     def score(self) -> None:
         assert self._model is not None
         with self._bars.stage("score") as stage:
-            scores = [self._model.score(beats).to_delayed() for beats in self._beats]
+            scores = [
+                self._model.score(beats).to_delayed(optimize_graph=False) for beats in self._beats
+            ]
             (persisted,) = dask.persist(scores)
             stage.wait(persisted)
             (parts,) = dask.compute(persisted)

@@ -1,10 +1,26 @@
 """What the autoencoder sees of a beat."""
 
-import numpy as np
-import pytest
-from anomaly_beats import WINDOW, bump, make_waves
+from itertools import pairwise
 
-from ecg_dask.anomaly.inputs import LENGTH, model_inputs, resampling
+import numpy as np
+import pandas as pd
+import pytest
+from anomaly_beats import WINDOW, bump, make_table, make_waves
+
+from ecg_dask.anomaly.inputs import (
+    HEIGHT,
+    LENGTH,
+    heights,
+    model_inputs,
+    record_scales,
+    resampling,
+    row_scales,
+)
+
+
+def inputs(waves: np.ndarray, fs: float, scale: float = 1.0) -> np.ndarray:
+    """Return the inputs of waves that share one scale."""
+    return model_inputs(waves, np.full(len(waves), scale, np.float32), fs, WINDOW)
 
 
 def naive_inputs(waves: np.ndarray, fs: float, window: tuple[float, float]) -> np.ndarray:
@@ -27,14 +43,14 @@ def naive_inputs(waves: np.ndarray, fs: float, window: tuple[float, float]) -> n
                         weights += weight
                 out[beat, lead, point] = total / weights
             out[beat, lead] -= out[beat, lead].mean()
-            out[beat, lead] /= out[beat, lead].std()
+            out[beat, lead] *= HEIGHT
     return out
 
 
 @pytest.mark.parametrize("fs", [100.0, 250.0, 360.0, 1000.0, 257.3])
 def test_inputs_are_those_of_obvious_loops(fs: float) -> None:
     waves = np.concatenate([make_waves(3, fs), make_waves(3, fs, odd=[1], seed=1)], axis=1)
-    found = model_inputs(waves, fs, WINDOW)
+    found = inputs(waves, fs)
     assert found.dtype == np.float32
     assert found.shape == (3, 2, LENGTH)
     assert found.flags.c_contiguous
@@ -44,17 +60,15 @@ def test_inputs_are_those_of_obvious_loops(fs: float) -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 17, 300])
 def test_a_row_has_the_same_bits_alone_and_among_others(n: int) -> None:
     waves = make_waves(300, 360.0)
-    whole = model_inputs(waves, 360.0, WINDOW)
+    whole = inputs(waves, 360.0)
     for start in (0, 5, 300 - n):
-        part = model_inputs(waves[start : start + n], 360.0, WINDOW)
+        part = inputs(waves[start : start + n], 360.0)
         assert np.array_equal(part, whole[start : start + n])
 
 
 def test_rates_give_nearly_the_same_inputs() -> None:
-    slow, fast, faster = (
-        model_inputs(make_waves(20, fs, noise=0), fs, WINDOW) for fs in (250.0, 360.0, 1000.0)
-    )
-    # Standard deviation is 1, and the QRS complex about 5 high.
+    slow, fast, faster = (inputs(make_waves(20, fs, noise=0), fs) for fs in (250.0, 360.0, 1000.0))
+    # The QRS complex is 4 high.
     assert np.abs(slow - fast).max() < 0.1
     assert np.abs(fast - faster).max() < 0.1
     # Half a sample of shift between the rates would be seen.
@@ -66,20 +80,39 @@ def test_high_frequencies_do_not_fold() -> None:
     t = np.arange(-250, 450) / fs
     beat = bump(t, 0, 0.02)
     hum = 0.5 * np.sin(2 * np.pi * 360 * t)  # above half of the new rate, 183 Hz
-    clean = model_inputs(beat[None, None].astype(np.float32), fs, WINDOW)
-    noisy = model_inputs((beat + hum)[None, None].astype(np.float32), fs, WINDOW)
+    clean = inputs(beat[None, None].astype(np.float32), fs)
+    noisy = inputs((beat + hum)[None, None].astype(np.float32), fs)
     assert np.abs(clean - noisy).max() < 0.1
 
 
 def test_scale_and_offset_leave_no_trace() -> None:
     counts = np.round(200 * make_waves(10)).astype(np.float32)
-    plain = model_inputs(counts, 250.0, WINDOW)
-    assert np.array_equal(model_inputs(counts + 1e6, 250.0, WINDOW), plain)
-    assert np.array_equal(model_inputs(counts * 2.0**-40, 250.0, WINDOW), plain)
-    assert np.array_equal(model_inputs(-counts, 250.0, WINDOW), -plain)
+    plain = inputs(counts, 250.0, 200.0)
+    assert np.array_equal(inputs(counts + 1e6, 250.0, 200.0), plain)
+    assert np.array_equal(inputs(counts * 2.0**-40, 250.0, 200.0 * 2.0**-40), plain)
+    assert np.array_equal(inputs(-counts, 250.0, 200.0), -plain)
     for scale in (1e-30, 1e30):
-        scaled = model_inputs(counts * np.float32(scale), 250.0, WINDOW)
+        scaled = inputs(counts * np.float32(scale), 250.0, 200.0 * scale)
         np.testing.assert_allclose(scaled, plain, atol=1e-5)
+
+
+def test_a_larger_beat_stays_larger() -> None:
+    waves = make_waves(2)
+    waves[1] = 3 * waves[0]
+    found = inputs(waves, 250.0)
+    np.testing.assert_allclose(found[1], 3 * found[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_record_is_scaled_by_the_median_height_of_its_complete_beats() -> None:
+    table = pd.concat([make_table(5, "a"), make_table(4, "b"), make_table(2, "c")])
+    table["amplitude"] = np.float32([1, -3, 2, 100, np.nan, 0, 0, 0, 0, 7, 9])
+    table["complete"] = [True] * 3 + [False] + [True] * 5 + [False] * 2
+    for cuts in ([0, 11], [0, 2, 7, 11], [0, 4, 5, 11]):
+        parts = [table.iloc[start:stop] for start, stop in pairwise(cuts)]
+        scales = record_scales([heights(part) for part in parts])
+        assert scales == {"a": 2, "b": 1, "c": 1}
+    assert row_scales(table, scales).tolist() == [2.0] * 5 + [1.0] * 6
+    assert row_scales(table[:0], scales).shape == (0,)
 
 
 def test_flat_beats_are_zero_and_nothing_hides_what_is_not_finite() -> None:
@@ -88,7 +121,7 @@ def test_flat_beats_are_zero_and_nothing_hides_what_is_not_finite() -> None:
     waves[2] = 3.3e5
     waves[3, 0, 10] = np.nan
     waves[4, 0, :2] = [-3e38, 3e38]
-    found = model_inputs(waves, 250.0, WINDOW)
+    found = inputs(waves, 250.0)
     assert np.isfinite(found[0]).all()
     assert not found[1:3].any()
     assert not np.isfinite(found[3]).all()
@@ -105,4 +138,4 @@ def test_weights_of_any_window_sum_to_one(n_window: int, fs: float) -> None:
 
 
 def test_no_beats_give_no_inputs() -> None:
-    assert model_inputs(make_waves(0), 250.0, WINDOW).shape == (0, 1, LENGTH)
+    assert inputs(make_waves(0), 250.0).shape == (0, 1, LENGTH)

@@ -7,6 +7,7 @@ alone, among others, and in any partition.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from ..errors import InputError
 #: Points that a window is resampled to, a power of two.
 LENGTH = 128
 
-#: A lead whose standard deviation is below this share of its largest value counts as flat.
-FLAT = 1e-6
+#: Height that a record's typical beat has for the network; its standard deviation is then near 1.
+HEIGHT = 4.0
 
 
 def partitions(beats: Beats) -> list[tuple[Delayed, Delayed]]:
@@ -101,13 +102,48 @@ def resampling(
     return np.clip(index, 0, n_window - 1).astype(np.int64), weight.astype(np.float32)
 
 
-def model_inputs(waves: Any, fs: float, window: tuple[float, float]) -> Any:
-    """Resample waves to `LENGTH` points and standardise each beat and lead.
+def heights(table: Any) -> dict[str, np.ndarray]:
+    """Return the absolute amplitudes of the complete beats of one partition, by record."""
+    height = np.abs(table["amplitude"].to_numpy(dtype=np.float32, na_value=np.nan))
+    known = table["complete"].to_numpy(dtype=bool) & np.isfinite(height)
+    record = table["record"].to_numpy()
+    return {name: height[known & (record == name)] for name in dict.fromkeys(record.tolist())}
+
+
+def record_scales(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]:
+    """Return the median height of each record's beats; 1 where it is not positive.
+
+    Parameters
+    ----------
+    parts
+        What `heights` gave, of all partitions.
+    """
+    names = dict.fromkeys(name for part in parts for name in part)
+    scales = {}
+    for name in names:
+        height = np.concatenate([part[name] for part in parts if name in part])
+        median = float(np.median(height)) if height.size else 0.0
+        scales[name] = median if median > 0 else 1.0
+    return scales
+
+
+def row_scales(table: Any, scales: Mapping[str, float]) -> np.ndarray:
+    """Return the scale of each row's record, float32 of shape (n_beats,), on the host."""
+    record = table["record"].to_numpy().tolist()
+    return np.array([scales[name] for name in record], dtype=np.float32)
+
+
+def model_inputs(waves: Any, scale: Any, fs: float, window: tuple[float, float]) -> Any:
+    """Resample waves to `LENGTH` points, take their mean out, and scale them by record.
+
+    The scale is the record's and not the beat's: a beat that is larger than the others stays so.
 
     Parameters
     ----------
     waves
         float32 of shape (n_beats, n_leads, n_window), NumPy or CuPy.
+    scale
+        float32 of shape (n_beats,): what becomes `HEIGHT`, in the unit of `waves`.
     fs
         Sampling rate in Hz.
     window
@@ -116,26 +152,22 @@ def model_inputs(waves: Any, fs: float, window: tuple[float, float]) -> Any:
     Returns
     -------
     array
-        float32 of shape (n_beats, n_leads, LENGTH), C-ordered: mean 0 and standard deviation 1,
-        or all zeros for a flat lead. Not finite where the waves are not.
+        float32 of shape (n_beats, n_leads, LENGTH), C-ordered, of mean 0. Not finite where the
+        waves are not.
     """
     xp = namespace(waves)
     index, weight = (xp.asarray(part) for part in resampling(waves.shape[-1], fs, window))
-    one = xp.float32(1)
     with np.errstate(over="ignore", invalid="ignore"):
-        # The first sample and the largest value go out first: an offset that the samples
-        # represent exactly then leaves no trace, and no unit overflows.
+        # The first sample goes out first: an offset that the samples represent exactly then
+        # leaves no trace.
         x = xp.ascontiguousarray(waves) - waves[..., :1]
-        peak = xp.abs(x).max(axis=-1, keepdims=True)
-        x /= xp.where(peak > 0, peak, one)
+        x /= xp.asarray(scale)[:, None, None]
         y = xp.zeros((*waves.shape[:2], LENGTH), dtype=xp.float32)
         for tap in range(index.shape[0]):
             y += xp.take(x, index[tap], axis=-1) * weight[tap]
         y -= _row_mean(y)
-        deviation = xp.sqrt(_row_mean(y * y))
-        y /= xp.where(deviation > FLAT, deviation, one)
-        # A flat lead is exactly zero, whatever its rounding left.
-        return xp.where(deviation <= FLAT, xp.float32(0), y)
+        y *= xp.float32(HEIGHT)
+        return y
 
 
 def _row_mean(x: Any) -> Any:

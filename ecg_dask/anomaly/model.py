@@ -16,7 +16,7 @@ from dask.delayed import delayed
 
 from ..beats import Beats
 from ..errors import InputError
-from .inputs import LENGTH, check_alike, partitions
+from .inputs import LENGTH, check_alike, heights, partitions, record_scales
 from .scoring import score_partition
 from .vae import network_from
 
@@ -90,7 +90,8 @@ class Model:
         -------
         dask.dataframe.DataFrame
             Rows, order, index and partitions are those of ``beats.table``. ``score`` (float32):
-            squared error of the reconstruction, a point, of the beat at standard deviation 1.
+            squared error of the reconstruction, a point, of the beat at its record's scale: the
+            median height of the record's complete beats is 4.
             ``anomaly`` (bool): whether the score is above the threshold. ``z0``, ``z1``, ...
             (float32): latent mean. A beat that is not complete has a null score, null coordinates
             and no anomaly.
@@ -103,19 +104,22 @@ class Model:
         check_alike("beats", beats, self.window, self.n_leads)
         # One task holds the model, so that a graph carries it once.
         model = delayed(self, traverse=False)
+        pairs = partitions(beats)
+        scales = delayed(record_scales)([delayed(heights)(table) for table, _ in pairs])
         parts = [
-            delayed(_score_partition)(table, waves, model, beats.fs)
-            for table, waves in partitions(beats)
+            delayed(_score_partition)(table, waves, scales, model, beats.fs)
+            for table, waves in pairs
         ]
-        meta = self._score(beats.table._meta, beats.waves._meta[:0], beats.fs)
+        meta = self._score(beats.table._meta, beats.waves._meta[:0], {}, beats.fs)
         return dd.from_delayed(
             parts, meta=meta, divisions=tuple(beats.table.divisions), verify_meta=False
         )
 
-    def _score(self, table: Any, waves: Any, fs: float) -> Any:
+    def _score(self, table: Any, waves: Any, scales: Mapping[str, float], fs: float) -> Any:
         return score_partition(
             table,
             waves,
+            scales,
             fs=fs,
             window=self.window,
             weights=self.weights,
@@ -196,5 +200,7 @@ class Model:
         return model
 
 
-def _score_partition(table: Any, waves: Any, model: Model, fs: float) -> Any:
-    return model._score(table, waves, fs)
+def _score_partition(
+    table: Any, waves: Any, scales: Mapping[str, float], model: Model, fs: float
+) -> Any:
+    return model._score(table, waves, scales, fs)

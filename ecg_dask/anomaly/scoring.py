@@ -10,7 +10,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from ..arrays import dataframe_library, namespace
-from .inputs import model_inputs
+from .inputs import model_inputs, row_scales
 from .vae import network_from
 
 #: Rows a batch. Every batch has so many, the last one padded: libraries pick their kernels by the
@@ -70,6 +70,7 @@ def score_inputs(inputs: Any, weights: Mapping[str, np.ndarray], latent: int) ->
 def score_partition(
     table: Any,
     waves: Any,
+    scales: Mapping[str, float],
     *,
     fs: float,
     window: tuple[float, float],
@@ -85,6 +86,8 @@ def score_partition(
         Partition of the beat table, pandas or cuDF.
     waves
         float32 of shape (n_beats, n_leads, n_window).
+    scales
+        Scale of each record's beats.
     fs
         Sampling rate in Hz.
     window
@@ -104,11 +107,13 @@ def score_partition(
     n = len(complete)
     score = xp.full(n, np.nan, dtype=xp.float32)
     z = xp.full((n, latent), np.nan, dtype=xp.float32)
+    scale = xp.asarray(row_scales(table, scales))
     rows = xp.flatnonzero(complete)
     # In bundles of whole batches, so that a partition's inputs are never all in memory.
     for start in range(0, len(rows), 16 * BATCH):
         some = rows[start : start + 16 * BATCH]
-        score[some], z[some] = score_inputs(model_inputs(waves[some], fs, window), weights, latent)
+        inputs = model_inputs(waves[some], scale[some], fs, window)
+        score[some], z[some] = score_inputs(inputs, weights, latent)
     anomaly = score > (np.inf if threshold is None else threshold)
     columns = {"score": score, "anomaly": anomaly}
     columns |= {name: z[:, i] for i, name in enumerate(latent_columns(latent))}

@@ -9,8 +9,10 @@ import numpy as np
 #: Held-out beats below which the training beats help to set the threshold.
 FEWEST_HELD_OUT = 20
 
-#: Robust standard deviations of the log score that a beat may lie above the median.
-DEVIATIONS = 5.0
+#: Robust standard deviations of the log score that a beat may lie above the median: the usual
+#: limit of a modified z-score (Iglewicz B, Hoaglin DC. How to Detect and Handle Outliers. ASQC
+#: Basic References in Quality Control 16, 1993).
+DEVIATIONS = 3.5
 
 
 def robust_threshold(scores: np.ndarray) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,14 @@ from ..arrays import namespace
 from ..beats import Beats
 from ..errors import InputError
 from .fit import fit
-from .inputs import check_alike, model_inputs, partitions
+from .inputs import (
+    check_alike,
+    heights,
+    model_inputs,
+    partitions,
+    record_scales,
+    row_scales,
+)
 from .model import Model
 from .scoring import score_inputs
 from .threshold import DEVIATIONS, FEWEST_HELD_OUT, alarm_threshold, robust_threshold
@@ -88,7 +95,7 @@ def train(
         Seed of everything random.
     alarms_per_hour
         Anomalies that the held-out part may have, an hour of its time. None: the threshold is
-        ``exp(median + 5 * 1.4826 * MAD)`` of the held-out beats' log scores. With fewer than 20
+        ``exp(median + 3.5 * 1.4826 * MAD)`` of the held-out beats' log scores. With fewer than 20
         complete held-out beats, the training beats help to set it in either case.
 
     Returns
@@ -122,8 +129,10 @@ def train(
 
     rows, sources = [], []
     for i, part in enumerate(several):
-        for table, waves in partitions(part):
-            rows.append(delayed(take_rows)(table, waves, part.fs, part.window))
+        pairs = partitions(part)
+        scales = delayed(record_scales)([delayed(heights)(table) for table, _ in pairs])
+        for table, waves in pairs:
+            rows.append(delayed(take_rows)(table, waves, scales, part.fs, part.window))
             sources.append(i)
     untrained = Model(
         weights={},
@@ -152,12 +161,15 @@ def _require_whole(name: str, value: object, lowest: int, highest: int) -> None:
         )
 
 
-def take_rows(table: Any, waves: Any, fs: float, window: tuple[float, float]) -> Rows:
+def take_rows(
+    table: Any, waves: Any, scales: Mapping[str, float], fs: float, window: tuple[float, float]
+) -> Rows:
     """Prepare the complete beats of one partition."""
     xp = namespace(waves)
     complete = table["complete"].to_numpy(dtype=bool)
     train_part = (table["split"] == "train").to_numpy(dtype=bool)
-    inputs = model_inputs(waves[xp.asarray(complete)], fs, window)
+    scale = row_scales(table, scales)[complete]
+    inputs = model_inputs(waves[xp.asarray(complete)], scale, fs, window)
     # Finite samples can still overflow; such beats are scored as null and teach nothing.
     finite = xp.isfinite(inputs).all(axis=(1, 2))
     kept = complete.copy()
