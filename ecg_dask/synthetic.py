@@ -257,8 +257,8 @@ def synthetic(
 def write_csv(ecg: Synthetic, path: str | Path, *, overwrite: bool = False) -> Written:
     """Write a synthetic ECG as CSV, and its beats beside it as a WFDB annotation file.
 
-    The CSV has a header of lead names and a row a sample, in mV with three decimals, ``nan`` where
-    the sample is missing; it has no time column. For ``holter.csv`` the beats go into
+    The CSV has a header of lead names with their unit and a row a sample with three decimals,
+    ``nan`` where the sample is missing; it has no time column. For ``holter.csv`` the beats go into
     ``holter.atr``. Both are written elsewhere in the same folder, partition by partition, and
     moved to their place when they are whole. The tasks write, so with a cluster its workers must
     see the folder.
@@ -310,7 +310,8 @@ def _write(ecg: Synthetic, path: Path, truth: Path) -> None:
     recording, beats = ecg
     with tempfile.TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as folder:
         rows = Path(folder, path.name)
-        rows.write_text(",".join(recording.leads or ()) + "\n")
+        header = ",".join(f"{lead} ({recording.unit})" for lead in recording.leads or ())
+        rows.write_text(header + "\n")
         end = rows.stat().st_size
         for block in recording.signal.to_delayed().ravel():
             end = delayed(_write_rows)(block, str(rows), end).compute()

@@ -303,9 +303,9 @@ def test_csv(tmp_path, n_leads):
     ecg = synthetic(90, n_leads=n_leads, gaps=2, ventricular=0.1, chunk=4_321)
     written = write_csv(ecg, tmp_path / "holter.csv")
     lines = (tmp_path / "holter.csv").read_text().splitlines()
-    assert lines[0] == ",".join(tuple(LEADS)[:n_leads])
+    assert lines[0] == ",".join(f"{lead} (mV)" for lead in tuple(LEADS)[:n_leads])
     assert len(lines) == 1 + 22_500
-    assert max(map(len, lines)) <= 7 * n_leads
+    assert max(map(len, lines[1:])) <= 7 * n_leads
     rounded = np.round(samples(ecg), 3)
     gap = int(np.argmax(np.isnan(rounded[:, 0])))
     assert lines[1 + gap] == ",".join(["nan"] * n_leads)

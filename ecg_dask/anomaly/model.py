@@ -137,7 +137,7 @@ class Model:
         InputError
             When the file cannot be written.
         """
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         path = Path(path)
         parameters = {
@@ -147,7 +147,7 @@ class Model:
         aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             try:
-                save_file(dict(self.weights), aside, metadata={ENTRY: text})
+                aside.write_bytes(save(dict(self.weights), metadata={ENTRY: text}))
                 os.replace(aside, path)
             finally:
                 aside.unlink(missing_ok=True)
