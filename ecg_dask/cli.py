@@ -30,6 +30,18 @@ def _in_words() -> Iterator[None]:
         yield
     except InputError as error:
         raise click.ClickException(str(error)) from error
+    except Exception as error:
+        from distributed import KilledWorker
+
+        if not isinstance(error, KilledWorker | MemoryError):
+            raise
+        told = InputError(
+            "chunk",
+            f"partitions on which workers died, probably for want of memory ({error})",
+            "partitions that fit into a worker's memory several times",
+            "Choose a smaller --chunk or fewer --workers",
+        )
+        raise click.ClickException(str(told)) from error
     except KeyboardInterrupt:
         click.echo("Interrupted; nothing was written.", err=True)
         sys.exit(INTERRUPTED)

@@ -261,9 +261,15 @@ class _Result:
                 step.account = account
 
     def train(self, epochs: int | None, seed: int, alarms_per_hour: float | None) -> None:
-        from .anomaly import train
+        from .anomaly import LENGTH, train
 
+        tables = [step.table for step in self._steps if step.table is not None]
+        n_beats = sum(((t["split"] == "train") & t["complete"]).sum() for t in tables)
+        n_bytes = 4 * LENGTH * n_beats * len(self._steps[0].recording.leads or ())
         with self._bars.stage("train") as stage, stage.following("ecg_dask.training"):
+            stage.say(
+                f"Training takes {n_beats:,} beats, {n_bytes / 2**20:,.1f} MiB, to one worker."
+            )
             self._model = train(
                 self._beats, epochs=epochs, seed=seed, alarms_per_hour=alarms_per_hour
             )

@@ -74,6 +74,11 @@ class Stage:
         """Show `completed` of `total` steps."""
         self._bars.update(self._bar, completed=completed, total=total)
 
+    def say(self, text: str) -> None:
+        """Print a line above the bars."""
+        if not self._bars.disable:
+            self._bars.console.print(text)
+
     def wait(self, *collections: Any) -> None:
         """Wait for persisted collections, and draw how many of their tasks are done.
 

@@ -55,6 +55,7 @@ def test_run_then_evaluate(ecg, scheduler, tmp_path):
     assert "beats" in done.stdout
     assert str(out / "report.html") in done.stdout
     assert "segment" in done.stderr
+    assert "MiB, to one worker" in done.stderr
     summary = json.loads((out / "summary.json").read_text())
     assert f"{summary['records']['holter']['beats']:,} beats" in done.stdout
     shown = call("evaluate", out, "--reference", ecg.with_suffix("")).stdout
@@ -139,6 +140,30 @@ def test_a_run_that_is_stopped_leaves_no_half_file(ecg, tmp_path, how):
         assert left == set()
     else:
         assert left == {".unfinished"}
+
+
+@pytest.mark.cluster
+def test_a_worker_that_keeps_dying_is_told_in_words(ecg, tmp_path):
+    """A task that kills its worker every time: Dask gives up, and the command says why."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if any('spawn_main' in word for word in sys.orig_argv):\n"
+        "    import ecg_dask.segment.halos as halos\n"
+        "    halos.detect = lambda *arguments: os._exit(9)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment["DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"] = "0"
+    options = ["--out", str(tmp_path / "out"), "--fs", "250", "--workers", "1"]
+    done = subprocess.run(
+        [*TOOL, "run", str(ecg), *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "Choose a smaller --chunk" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_numpy_file_needs_no_more_than_fs(scheduler, tmp_path):
