@@ -62,6 +62,8 @@ class Beats:
     records
         Delayed pandas table, a row a record: ``record``, ``samples``, ``seconds``, ``missing``
         (samples), ``gaps`` (runs of them), ``beats`` found and ``pruned`` candidates.
+    names
+        Names of the records.
     """
 
     table: dd.DataFrame
@@ -71,6 +73,7 @@ class Beats:
     leads: tuple[str, ...]
     unit: str | None
     records: Delayed
+    names: tuple[str, ...] = ()
 
     def where(self, predicate: Callable[[Any], Any]) -> Beats:
         """Keep the beats for which `predicate` holds, table and waves together.
@@ -102,7 +105,8 @@ class Beats:
         Raises
         ------
         InputError
-            When there is nothing to join, or when they do not share these.
+            When there is nothing to join, when they do not share these, or when two have a record
+            of the same name.
         """
         parts = list(parts)
         if not parts:
@@ -122,8 +126,18 @@ class Beats:
                     "Hand them to train() as a list, which takes several rates, or find the beats "
                     "with the same window and leads",
                 )
+        names = [name for part in parts for name in part.names]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(
+                    "parts",
+                    f"the record {name} in two of them",
+                    "each record once",
+                    "Give the recordings names that differ: Recording(..., name=...)",
+                )
         return replace(
             first,
+            names=tuple(names),
             table=dd.concat([part.table for part in parts]),
             waves=da.concatenate([part.waves for part in parts], allow_unknown_chunksizes=True),
             unit=first.unit if all(part.unit == first.unit for part in parts) else None,

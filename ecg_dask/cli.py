@@ -19,6 +19,9 @@ import click
 from . import __version__
 from .errors import InputError
 
+#: Longest synthetic recording: a year.
+MOST_HOURS = 366 * 24
+
 #: Exit status of a command that was interrupted, as shells have it.
 INTERRUPTED = 130
 
@@ -111,6 +114,8 @@ def run(files: tuple[str, ...], chunk: str | None, quiet: bool, **options: Any) 
         click.echo(f"{name}: {_sentence(facts)}")
         for note in facts["notes"]:
             click.echo(f"  {note}")
+    for note in (summary["model"] or {}).get("notes", ()):
+        click.echo(note)
     last = "report.html" if options["until"] == "report" else "summary.json"
     click.echo(f"{Path(out) / last}")
 
@@ -163,6 +168,13 @@ def synth(path: str, hours: float, leads: int, noise: float, overwrite: bool, **
     from .synthetic import synthetic, write_csv
 
     with _in_words():
+        if not 0 < hours <= MOST_HOURS:
+            raise InputError(
+                "--hours",
+                f"{hours:g}",
+                f"above 0, at most {MOST_HOURS:,}",
+                "Choose another duration",
+            )
         ecg = synthetic(hours * 3600, n_leads=leads, noise_mv=noise, **kind)
         written = write_csv(ecg, path, overwrite=overwrite)
     beats = ", ".join(f"{count:,} {symbol}" for symbol, count in written.beats.items())

@@ -37,8 +37,7 @@ def connect(
         Address of a running scheduler, such as ``"tcp://10.0.0.1:8786"``; None starts a
         `distributed.LocalCluster`, which ends when the client is closed.
     device
-        ``"auto"`` or ``"cpu"``. Workers with GPUs are started by hand (``dask cuda worker``) and
-        reached by `address`.
+        ``"auto"`` or ``"cpu"``.
     workers
         Number of worker processes; chosen from the number of cores when not given.
     threads
@@ -63,15 +62,15 @@ def connect(
     InputError
         When options contradict each other or the scheduler does not answer.
     """
-    if device == "gpu" and address is None and scheduler_file is None:
+    if device == "gpu":
         raise InputError(
             "device",
-            "'gpu' without the address of a scheduler",
-            "auto or cpu for a cluster on this machine",
-            "Start a dask scheduler and dask cuda workers, and give the scheduler's address",
+            "'gpu'",
+            "auto or cpu: files are read, and clusters started, on CPUs so far",
+            "Choose cpu, or hand find_beats a Recording whose blocks are CuPy arrays",
         )
-    if device not in ("auto", "cpu", "gpu"):
-        raise InputError("device", repr(device), "auto, cpu or gpu", "Choose one of these")
+    if device not in ("auto", "cpu"):
+        raise InputError("device", repr(device), "auto or cpu", "Choose one of these")
     if pool is not None:
         raise InputError(
             "pool", repr(pool), "nothing on CPU workers", "Leave it out, or set it at GPU workers"
@@ -142,7 +141,7 @@ def _running(
         "workers": workers,
         "threads": threads,
         "protocol": protocol if security is None else None,
-        "both address and scheduler_file": address and scheduler_file,
+        "both address and scheduler_file": (address and scheduler_file) or None,
     }
     for name, value in given.items():
         if value is not None:

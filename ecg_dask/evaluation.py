@@ -200,7 +200,7 @@ def evaluate_directory(
     if reference.suffix in (".hea", ".dat", f".{extension}"):
         reference = reference.with_suffix("")
     record = reference.name if record is None else record
-    recorded_fs = _recorded_fs(directory / "summary.json", record)
+    recorded_fs, n_samples = _recorded(directory / "summary.json", record)
     detected = _detected(directory / "beats.parquet", record)
     annotations = read_annotations(reference, extension)
     rates = [fs for fs in (annotations.fs, recorded_fs) if fs is not None]
@@ -213,6 +213,14 @@ def evaluate_directory(
             else "no sampling rate",
             "one rate, in the annotation, in summary.json or the same in both",
             "Choose the annotation of the recording that was run",
+        )
+    last = int(max(annotations.sample, default=0))
+    if n_samples is not None and last > n_samples:
+        raise InputError(
+            f"{reference}.{extension}",
+            f"an annotation at sample {last:,}, where {record} has {n_samples:,} samples",
+            "annotations of the recording that was run",
+            "Name its annotation file",
         )
     is_beat = np.array([code in BEAT_SYMBOLS for code in annotations.symbol], bool)
     true = np.asarray(annotations.sample)[is_beat]
@@ -317,8 +325,8 @@ def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else math.nan
 
 
-def _recorded_fs(path: Path, record: str) -> float | None:
-    """Read a record's rate from a summary; None when it states none."""
+def _recorded(path: Path, record: str) -> tuple[float | None, int | None]:
+    """Read a record's rate and number of samples from a summary; None where it states none."""
     remedy = "Give the folder that ecg-dask run has written"
     allowed = 'the summary of a run, with the facts of each record under "records"'
     try:
@@ -334,9 +342,11 @@ def _recorded_fs(path: Path, record: str) -> float | None:
         names = ", ".join(records) or "none"
         remedy = "Name the record that belongs to the reference"
         raise InputError(str(path), f"no record {record!r}", f"a record of: {names}", remedy)
-    facts = records[record]
-    fs = facts.get("fs") if isinstance(facts, dict) else None
-    return None if fs is None else _positive(f"fs of {record} in {path}", fs, "a positive number")
+    facts = records[record] if isinstance(records[record], dict) else {}
+    fs, samples = facts.get("fs"), facts.get("samples")
+    if fs is not None:
+        fs = _positive(f"fs of {record} in {path}", fs, "a positive number")
+    return fs, samples if isinstance(samples, int) else None
 
 
 def _detected(path: Path, record: str) -> Integers:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 import dask.dataframe as dd
 import pandas as pd
+from dask.utils import parse_bytes
 
 from .beats import Beats
 from .cluster import connect
@@ -35,8 +38,14 @@ STAGES = ("load", "segment", "train", "score", "report")
 
 TABLE, SUMMARY, MODEL, REPORT = "beats.parquet", "summary.json", "model.pt", "report.html"
 
-#: Folder beside a result's files in which they are written before all are renamed.
-UNFINISHED = ".unfinished"
+#: How the name of the folder begins in which a result's files are written before all are renamed.
+UNFINISHED = ".unfinished-"
+
+#: Age in seconds at which such a folder is taken for one that a killed run left.
+FORGOTTEN_S = 7 * 86_400
+
+#: Fewest samples and bytes of a partition: less would make more tasks than Dask can handle.
+SMALLEST_CHUNK, SMALLEST_CHUNK_BYTES = 1_000, 4_000
 
 
 def run(
@@ -105,6 +114,13 @@ def run(
     if until not in STAGES:
         raise InputError("until", repr(until), ", ".join(STAGES), "Choose one of these stages")
     stages = STAGES[: STAGES.index(until) + 1]
+    if not os.fspath(out):
+        raise InputError("out", "an empty name", "the name of a folder", "Name a folder")
+    _check_chunk(chunk)
+    if "train" in stages:
+        from .anomaly import check_options
+
+        check_options(epochs=epochs, seed=seed, alarms_per_hour=alarms_per_hour)
     options = {
         "files": [str(path) for path in given],
         "fs": fs,
@@ -144,6 +160,23 @@ def run(
     return summary
 
 
+def _check_chunk(chunk: int | str | None) -> None:
+    if chunk is None:
+        return
+    try:
+        small = chunk < SMALLEST_CHUNK if isinstance(chunk, int) else not chunk.strip()
+        small = small or (isinstance(chunk, str) and parse_bytes(chunk) < SMALLEST_CHUNK_BYTES)
+    except ValueError:
+        small = True
+    if small:
+        raise InputError(
+            "chunk",
+            repr(chunk),
+            f'{SMALLEST_CHUNK:,} samples or more, or memory such as "64 MiB", 4 kB or more',
+            "Choose a larger one",
+        )
+
+
 @contextmanager
 def _client(scheduler: str | None, options: Mapping[str, Any]) -> Iterator[Client]:
     """Give the active client, or one that lives as long as the inside."""
@@ -171,19 +204,15 @@ def _client(scheduler: str | None, options: Mapping[str, Any]) -> Iterator[Clien
 @contextmanager
 def _result_folder(out: Path, overwrite: bool) -> Iterator[Path]:
     """Give a folder to write in whose files are renamed into `out` when all went well."""
+    created = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        held = sorted(path.name for path in out.iterdir() if _is_ours(path))
-        if held and not overwrite:
-            raise InputError(
-                f"out {out}",
-                f"a result already ({', '.join(held)})",
-                "an empty or new folder",
-                "Choose another folder, or overwrite (--overwrite)",
-            )
-        unfinished = out / UNFINISHED
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
+        _held(out, overwrite)
+        for left in out.glob(f"{UNFINISHED}*"):
+            # What a killed run left; a younger one may belong to a run that goes on.
+            if time.time() - left.stat().st_mtime > FORGOTTEN_S:
+                shutil.rmtree(left, ignore_errors=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=out))
     except OSError as error:
         raise InputError(
             f"out {out}",
@@ -193,12 +222,39 @@ def _result_folder(out: Path, overwrite: bool) -> Iterator[Path]:
         ) from error
     try:
         yield unfinished
-        for name in held:
-            (out / name).unlink()
-        for path in sorted(unfinished.iterdir()):
+        stale = _held(out, overwrite)
+        # Each file replaces its predecessor at once; the summary comes last.
+        for path in sorted(unfinished.iterdir(), key=lambda path: path.name == SUMMARY):
             path.replace(out / path.name)
+            stale.discard(path.name)
+        for name in stale:
+            (out / name).unlink()
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+        if created:
+            with suppress(OSError):
+                out.rmdir()
+
+
+def _held(out: Path, overwrite: bool) -> set[str]:
+    """Return the names of a result's files in `out`, and refuse what may not be replaced."""
+    ours = [path for path in out.iterdir() if _is_ours(path)]
+    names = ", ".join(sorted(path.name for path in ours))
+    if ours and not overwrite:
+        raise InputError(
+            f"out {out}",
+            f"a result already ({names})",
+            "an empty or new folder",
+            "Choose another folder, or overwrite (--overwrite)",
+        )
+    if any(path.is_dir() for path in ours):
+        raise InputError(
+            f"out {out}",
+            f"a folder among {names}",
+            "files in these places, or nothing",
+            "Choose another folder, or move it away",
+        )
+    return {path.name for path in ours}
 
 
 def _is_ours(path: Path) -> bool:
@@ -261,12 +317,12 @@ class _Result:
                 step.account = account
 
     def train(self, epochs: int | None, seed: int, alarms_per_hour: float | None) -> None:
-        from .anomaly import LENGTH, train
+        from .anomaly import LENGTH, TOPIC, train
 
         tables = [step.table for step in self._steps if step.table is not None]
         n_beats = sum(((t["split"] == "train") & t["complete"]).sum() for t in tables)
         n_bytes = 4 * LENGTH * n_beats * len(self._steps[0].recording.leads or ())
-        with self._bars.stage("train") as stage, stage.following("ecg_dask.training"):
+        with self._bars.stage("train") as stage, stage.following(TOPIC):
             stage.say(
                 f"Training takes {n_beats:,} beats, {n_bytes / 2**20:,.1f} MiB, to one worker."
             )
@@ -384,7 +440,7 @@ def _facts(step: _Step, stem: str) -> dict[str, Any]:
         "fs": recording.fs,
         "leads": list(recording.leads or ()),
         "unit": recording.unit,
-        "start": None if recording.start is None else recording.start.isoformat(),
+        "start": _moment(recording.start),
         "samples": recording.n_samples,
         "seconds": recording.duration_s,
         "notes": list(recording.notes),
@@ -400,6 +456,13 @@ def _facts(step: _Step, stem: str) -> dict[str, Any]:
         if "anomaly" in table:
             facts["anomalies"] = int(table["anomaly"].sum())
     return facts
+
+
+def _moment(start: datetime | None) -> str | None:
+    """Write a start as ISO has it; the year 1900 stands for a time of an unknown day."""
+    if start is None:
+        return None
+    return start.isoformat() if start.year > 1900 else start.time().isoformat()
 
 
 def _model_facts(model: Model) -> dict[str, Any]:

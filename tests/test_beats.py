@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from signals import SHORT, counts
 
-from ecg_dask import Beats, Detector, Recording, find_beats
+from ecg_dask import Beats, Detector, InputError, Recording, find_beats
 from ecg_dask.beats import BEAT_COLUMNS
 
 
@@ -92,6 +92,12 @@ def test_concat_joins_records():
     assert joined.records.compute()["record"].tolist() == ["r0", "r1", "r2"]
     n_train = (table["split"] == "train").groupby(table["record"]).sum()
     assert (n_train == (0.75 * table.groupby("record").size()).astype(int)).all()
+
+
+def test_records_of_one_name_are_not_joined():
+    parts = [find_beats(recording(seed, "r"), SHORT) for seed in range(2)]
+    with pytest.raises(InputError, match="record r in two"):
+        Beats.concat(parts)
 
 
 def test_any_scheduler_gives_the_same():

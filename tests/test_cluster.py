@@ -12,8 +12,9 @@ from ecg_dask import InputError, Recording, connect, find_beats
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"device": "tpu"}, "'tpu'; allowed: auto, cpu or gpu"),
-        ({"device": "gpu"}, "dask cuda worker"),
+        ({"device": "tpu"}, "'tpu'; allowed: auto or cpu"),
+        ({"device": "gpu"}, "CuPy"),
+        ({"address": ""}, "no scheduler answered"),
         ({"protocol": "ucx-old"}, "tcp, tls or ucx"),
         ({"protocol": "tls"}, "Security"),
         ({"protocol": "ucx", "security": Security()}, "does not encrypt"),

@@ -206,6 +206,18 @@ def test_directory(tmp_path):
     assert narrow.loc[0, ["hits", "false", "missed"]].tolist() == [1, 3, 1]
 
 
+def test_an_annotation_beyond_the_record_is_of_another_one(tmp_path):
+    run = write_run(tmp_path / "out", {"100": [100]})
+    summary = json.loads((run / "summary.json").read_text())
+    summary["records"]["100"]["samples"] = 500
+    (run / "summary.json").write_text(json.dumps(summary))
+    write_reference(tmp_path, [100, 400], "NN")
+    assert evaluate_directory(run, tmp_path / "100")["hits"].tolist() == [1, 1]
+    write_reference(tmp_path, [100, 900], "NN")
+    with pytest.raises(InputError, match="sample 900, where 100 has 500 samples"):
+        evaluate_directory(run, tmp_path / "100")
+
+
 def test_directory_of_parts(tmp_path):
     run = write_run(tmp_path / "out", {"100": []})
     (run / "beats.parquet").unlink()

@@ -1,6 +1,7 @@
 """Whole runs, in process, on one small cluster."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from distributed import LocalCluster
 
 import ecg_dask
 from ecg_dask import InputError, Model, evaluate, run
+from ecg_dask.pipeline import _result_folder
 from ecg_dask.synthetic import synthetic, write_csv
 from ecg_dask.writers import file_names
 
@@ -154,6 +156,30 @@ def test_a_failed_run_leaves_the_old_result_and_nothing_else(result, holter, tmp
     assert sorted((path.name, path.stat().st_mtime_ns) for path in tmp_path.iterdir()) == before
 
 
+def test_two_runs_into_one_folder_do_not_meet(tmp_path):
+    """The one that ends first wins; the other finds a result and says so."""
+
+    def overlap():
+        with _result_folder(tmp_path, False) as slow:
+            (slow / "summary.json").write_text("slow")
+            with _result_folder(tmp_path, False) as fast:
+                (fast / "summary.json").write_text("fast")
+
+    with pytest.raises(InputError, match=r"a result already \(summary\.json\)"):
+        overlap()
+    assert (tmp_path / "summary.json").read_text() == "fast"
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_what_a_killed_run_left_is_removed_when_it_is_old(tmp_path):
+    for name in ("old", "young"):
+        (tmp_path / f".unfinished-{name}").mkdir()
+    os.utime(tmp_path / ".unfinished-old", (0, 0))
+    with _result_folder(tmp_path, False):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [".unfinished-young"]
+
+
 def test_several_records_share_a_model_and_are_told_apart(tmp_path):
     paths = []
     for i, (name, fs) in enumerate([("a/x.csv", 250.0), ("b/x.csv", 250.0), ("b/X y.csv", 250.0)]):
@@ -208,8 +234,13 @@ def test_one_and_two_beats_are_results(tmp_path, n_beats):
         ({"until": "lunch"}, "until.*load, segment"),
         ({"lead": "V9"}, "V9.*allowed"),
         ({"epochs": 0}, "epochs"),
+        ({"seed": -1}, "seed"),
+        ({"alarms_per_hour": -1}, "alarms_per_hour"),
         ({"chunk": "many"}, "chunk"),
-        ({"fs": 10.0}, "50 Hz"),
+        ({"chunk": ""}, "chunk"),
+        ({"chunk": 1}, "chunk.*1,000 samples"),
+        ({"fs": 10.0}, "50 to 20000 Hz"),
+        ({"fs": 1e9}, "50 to 20000 Hz"),
         ({"scheduler": "tcp://127.0.0.1:1"}, "active"),
         ({"workers": 2}, "active"),
     ],
@@ -217,7 +248,7 @@ def test_one_and_two_beats_are_results(tmp_path, n_beats):
 def test_options_that_cannot_be(holter, tmp_path, options, words):
     with pytest.raises(InputError, match=words):
         run(holter[0], tmp_path / "out", **{"fs": 250, **options})
-    assert not list((tmp_path / "out").glob("*"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_out_that_cannot_be_a_folder(holter, tmp_path):
@@ -226,6 +257,11 @@ def test_an_out_that_cannot_be_a_folder(holter, tmp_path):
         run(holter[0], tmp_path / "file", fs=250)
     with pytest.raises(InputError, match="no file"):
         run([], tmp_path / "out")
+    with pytest.raises(InputError, match="an empty name"):
+        run(holter[0], "", fs=250)
+    (tmp_path / "parts" / "beats.parquet").mkdir(parents=True)
+    with pytest.raises(InputError, match="a folder among"):
+        run(holter[0], tmp_path / "parts", fs=250, overwrite=True)
 
 
 def test_file_names_are_safe_and_differ():

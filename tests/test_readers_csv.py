@@ -193,6 +193,16 @@ def test_row_counters_are_neither_time_nor_lead(write):
     assert ecg_dask.read(write(rows(lambda i, x: f"{i},{x}")), fs=1).leads == ("lead0",)
 
 
+def test_a_time_beside_a_counter_is_the_time_with_and_without_a_header(write):
+    for header in ("", "index,time,ecg\n"):
+        path = write(header + rows(lambda i, x: f"{i},{i / 250:.3f},{x}"))
+        for fs in (None, 250):
+            recording = ecg_dask.read(path, fs=fs)
+            assert len(recording.leads) == 1
+            assert recording.fs == 250
+            np.testing.assert_array_equal(recording.signal.compute()[:, 0], VALUES)
+
+
 def test_a_counter_that_skips_tells_missing_samples(write):
     text = "n,ecg\n" + rows(lambda i, x: f"{i + 5 * (i > 20) + 2 * (i > 30)},{x}")
     recording = ecg_dask.read(write(text), fs=100, chunk=8)

@@ -128,6 +128,8 @@ def fit(inputs: Any, counts: Sequence[int], *, epochs: int | None, latent: int, 
         try:
             trainer.run()
         except KeyboardInterrupt:
+            if trainer.best is None:
+                raise
             notes = (f"Training was interrupted after {len(trainer.history)} of {epochs} epochs.",)
         return Fit(
             weights=trainer.weights(),

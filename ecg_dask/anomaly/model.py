@@ -79,7 +79,10 @@ class Model:
     def score(self, beats: Beats) -> dd.DataFrame:
         """Score beats, each partition where it is.
 
-        Nothing is computed here. A beat's score does not depend on its partition.
+        Nothing is computed here. A beat's score does not depend on its partition. It does depend
+        on the median height of its record's beats, so hand over whole records. That takes the
+        whole table before the first wave is scored: of recordings whose waves do not fit into the
+        workers' memory, persist the table first.
 
         Parameters
         ----------

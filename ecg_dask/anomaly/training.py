@@ -116,16 +116,9 @@ def train(
     first = several[0]
     for i, other in enumerate(several[1:], start=1):
         check_alike(f"beats[{i}]", other, first.window, len(first.leads))
-    if epochs is not None:
-        _require_whole("epochs", epochs, 1, 1_000_000)
-    latent = LATENT if latent is None else latent
-    _require_whole("latent", latent, 1, 64)
-    _require_whole("seed", seed, 0, 2**63 - 1)
-    rate = 0.0 if alarms_per_hour is None else alarms_per_hour
-    if not isinstance(rate, int | float) or not 0 <= rate < math.inf:
-        raise InputError(
-            "alarms_per_hour", repr(alarms_per_hour), "a number from 0 on", "Choose such a number"
-        )
+    check_options(epochs=epochs, latent=latent, seed=seed, alarms_per_hour=alarms_per_hour)
+    epochs = None if epochs is None else int(epochs)
+    latent = LATENT if latent is None else int(latent)
 
     rows, sources = [], []
     for i, part in enumerate(several):
@@ -139,7 +132,7 @@ def train(
         window=first.window,
         n_leads=len(first.leads),
         latent=latent,
-        seed=seed,
+        seed=int(seed),
         epochs=epochs or 0,
     )
     trained = delayed(fit_model)(
@@ -151,6 +144,32 @@ def train(
     scores = [delayed(score_rows)(part, trained) for part in rows]
     model: Model = dask.compute(delayed(calibrate)(trained, scores, alarms_per_hour))[0]
     return model
+
+
+def check_options(
+    *,
+    epochs: int | None = None,
+    latent: int | None = None,
+    seed: int = 0,
+    alarms_per_hour: float | None = None,
+) -> None:
+    """Refuse options that `train` cannot use, before any work is done.
+
+    Raises
+    ------
+    InputError
+        When one is not as `train` describes it.
+    """
+    if epochs is not None:
+        _require_whole("epochs", epochs, 1, 1_000_000)
+    if latent is not None:
+        _require_whole("latent", latent, 1, 64)
+    _require_whole("seed", seed, 0, 2**63 - 1)
+    rate = 0.0 if alarms_per_hour is None else alarms_per_hour
+    if not isinstance(rate, int | float) or not 0 <= rate < math.inf:
+        raise InputError(
+            "alarms_per_hour", repr(alarms_per_hour), "a number from 0 on", "Choose such a number"
+        )
 
 
 def _require_whole(name: str, value: object, lowest: int, highest: int) -> None:

@@ -134,7 +134,7 @@ def roles_of(path: str, columns: Sequence[Column], probe: Probe, fs: float | Non
         notes += [_left_out(column, "another time") for column in named[1:]]
     spare = [column for column in numeric if column.index not in left_out]
     for column in spare if len(spare) > 1 else []:
-        if clock is not None and not _counts(column):
+        if clock is not None and clock.kind != "counter" and not _counts(column):
             continue
         found, counts = _by_content(column, probe)
         if found is None:
@@ -143,7 +143,8 @@ def roles_of(path: str, columns: Sequence[Column], probe: Probe, fs: float | Non
                 notes.append(_left_out(column, "it counts rows, but not one by one"))
             continue
         left_out.add(column.index)
-        if clock is not None:
+        # A time tells more than a count of rows.
+        if clock is not None and (clock.kind != "counter" or found.kind == "counter"):
             continue
         clock_column = column.index
         clock = found if found.kind == "counter" else _time_clock(path, column, probe, fs)

@@ -12,8 +12,9 @@ from .. import kernels
 from ..arrays import namespace
 from ..errors import InputError
 
-#: Lowest sampling rate in Hz at which the wavelet still has a shape.
-LOWEST_FS = 50.0
+#: Lowest sampling rate in Hz at which the wavelet still has a shape, and the highest that an ECG
+#: is recorded at.
+LOWEST_FS, HIGHEST_FS = 50.0, 20_000.0
 
 #: Most cells that the running median may span on either side of its cell.
 LARGEST_MEDIAN_RADIUS = 63
@@ -156,13 +157,13 @@ class Detector:
         Raises
         ------
         InputError
-            When `fs` is too low for a QRS complex to be seen.
+            When `fs` is too low for a QRS complex to be seen, or no rate of an ECG.
         """
-        if fs < LOWEST_FS:
+        if not LOWEST_FS <= fs <= HIGHEST_FS:
             raise InputError(
                 "fs",
                 f"{fs:g} Hz",
-                f"{LOWEST_FS:g} Hz or more",
+                f"{LOWEST_FS:g} to {HIGHEST_FS:g} Hz",
                 "Check the rate; a recording sampled more slowly does not show QRS complexes",
             )
 

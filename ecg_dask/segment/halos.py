@@ -125,6 +125,7 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         window=(detector.before_s, detector.after_s),
         leads=leads,
         unit=recording.unit,
+        names=(recording.name,),
         records=delayed(_record_row)(
             stretches, recording.name, fs, recording.n_samples, dask_key_name="record-" + token
         ),
