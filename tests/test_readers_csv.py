@@ -73,7 +73,8 @@ def test_forms_of_tables(write, form):
     np.testing.assert_array_equal(signal[:60], np.repeat(VALUES[:, None], n_leads, axis=1))
     assert len(signal) == 60 + (form == "decimal comma in quotes")
     assert recording.fs == 250
-    assert recording.notes == ()
+    assert len(recording.notes) == (form in ("blank lines", "comments"))
+    assert all("skipped" in note for note in recording.notes)
     assert recording.name == "rec"
 
 
@@ -191,6 +192,17 @@ def test_row_counters_are_neither_time_nor_lead(write):
         with pytest.raises(InputError, match="no sampling rate"):
             ecg_dask.read(path)
     assert ecg_dask.read(write(rows(lambda i, x: f"{i},{x}")), fs=1).leads == ("lead0",)
+
+
+def test_skipped_lines_are_told_where_no_time_shows_what_is_missing(write):
+    text = (
+        "ecg\n" + rows(lambda i, x: f"{x}", n=30) + "\n\n# lead off\n" + rows(lambda i, x: f"{x}")
+    )
+    assert ecg_dask.read(write(text), fs=100, chunk=7).notes == (
+        "3 lines without a value were skipped, and no time tells whether samples are missing",
+    )
+    timed = write("time,ecg\n" + rows(lambda i, x: f"{i / 100},{x}") + "\n")
+    assert ecg_dask.read(timed).notes == ()
 
 
 def test_a_time_beside_a_counter_is_the_time_with_and_without_a_header(write):

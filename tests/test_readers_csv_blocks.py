@@ -77,10 +77,12 @@ def test_any_block_size_gives_what_a_loop_gives(tmp_path, table, size):
     assert recording.fs == (250 if timed else 100)
     infinite = int(np.isinf(values).sum())
     notes = len(jumps) > 0, infinite > 0
-    assert len(recording.notes) == sum(notes)
+    told = [note for note in recording.notes if "skipped" not in note]
+    assert len(told) == sum(notes)
+    assert len(recording.notes) - len(told) <= (not timed)
     if jumps:
         plural = "s" * (len(jumps) > 1), "s" * (sum(jumps.values()) > 1)
-        assert recording.notes[0] == (
+        assert told[0] == (
             f"{len(jumps)} jump{plural[0]} in the time column became "
             f"{sum(jumps.values())} missing sample{plural[1]}"
         )

@@ -91,12 +91,14 @@ class Survey:
 class Block:
     """What a range of bytes holds: lines, infinite values, and the rows with their times.
 
+    `skipped` are the lines that are no rows: blank ones and comments.
     `bad` is the first line that cannot be read, when the look at the rows found one.
     """
 
     lines: int
     infinite: int
     span: Span
+    skipped: int = 0
     bad: BadCell | None = None
 
 
@@ -142,6 +144,12 @@ def read_table(
     if not n_rows:
         raise InputError(path, "no samples", "one sample or more", "Choose another file")
     notes = [*survey.notes, *roles.notes]
+    skipped = sum(block.skipped for block in blocks)
+    if clock is None and skipped > 0:
+        lines_were = "line without a value was" if skipped == 1 else "lines without a value were"
+        notes.append(
+            f"{skipped} {lines_were} skipped, and no time tells whether samples are missing"
+        )
     none = np.empty(0, np.int64)
     timing = Timing(survey.fs or fs or 0.0, none, none)
     if clock is not None:
@@ -264,18 +272,20 @@ def look_at(
     """Count the rows of a range of bytes and look at its times (a task)."""
     text = owned_lines(path, layout, start, stop)
     lines, n_rows = count_lines(text, layout)
+    skipped = lines + (not text.endswith(b"\n") and text != b"") - n_rows
     try:
         infinite = 0
         if has_infinite(text):
             values = columns_of(text, layout, dict.fromkeys(columns, "value"))
             infinite = sum(int(np.isinf(column).sum()) for column in values)
         if clock is None or clock_column is None:
-            return Block(lines, infinite, Span(n_rows))
+            return Block(lines, infinite, Span(n_rows), skipped)
         kind = "number" if clock.kind == "counter" else clock.kind
         (times,) = columns_of(text, layout, {clock_column: kind})
     except BadCell as bad:
-        return Block(lines, 0, Span(0), bad)
-    return Block(lines, infinite, span_of((times - clock.base).astype(np.float64), clock))
+        return Block(lines, 0, Span(0), bad=bad)
+    span = span_of((times - clock.base).astype(np.float64), clock)
+    return Block(lines, infinite, span, skipped)
 
 
 def read_block(
