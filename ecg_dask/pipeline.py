@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +22,18 @@ from .progress import Stages
 from .readers import read
 from .recording import Recording
 from .segment import Detector, find_beats
-from .writers import file_names, versions, write_annotations, write_summary, write_table
+from .writers import (
+    MODEL,
+    REPORT,
+    SUMMARY,
+    TABLE,
+    file_names,
+    result_folder,
+    versions,
+    write_annotations,
+    write_summary,
+    write_table,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -35,14 +43,6 @@ if TYPE_CHECKING:
 
 #: The stages of a run, in order.
 STAGES = ("load", "segment", "train", "score", "report")
-
-TABLE, SUMMARY, MODEL, REPORT = "beats.parquet", "summary.json", "model.pt", "report.html"
-
-#: How the name of the folder begins in which a result's files are written before all are renamed.
-UNFINISHED = ".unfinished-"
-
-#: Age in seconds at which such a folder is taken for one that a killed run left.
-FORGOTTEN_S = 7 * 86_400
 
 #: Fewest samples and bytes of a partition: less would make more tasks than Dask can handle.
 SMALLEST_CHUNK, SMALLEST_CHUNK_BYTES = 1_000, 4_000
@@ -139,7 +139,7 @@ def run(
         "pool": pool,
     }
     with (
-        _result_folder(Path(out), overwrite) as folder,
+        result_folder(Path(out), overwrite) as folder,
         _client(scheduler, cluster) as client,
         Stages(client, console) as bars,
     ):
@@ -199,66 +199,6 @@ def _client(scheduler: str | None, options: Mapping[str, Any]) -> Iterator[Clien
             "Leave them out, or close the client first",
         )
     yield active
-
-
-@contextmanager
-def _result_folder(out: Path, overwrite: bool) -> Iterator[Path]:
-    """Give a folder to write in whose files are renamed into `out` when all went well."""
-    created = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        _held(out, overwrite)
-        for left in out.glob(f"{UNFINISHED}*"):
-            # What a killed run left; a younger one may belong to a run that goes on.
-            if time.time() - left.stat().st_mtime > FORGOTTEN_S:
-                shutil.rmtree(left, ignore_errors=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=out))
-    except OSError as error:
-        raise InputError(
-            f"out {out}",
-            f"a place that cannot be written ({error.strerror})",
-            "a folder that can be made and written",
-            "Choose another folder",
-        ) from error
-    try:
-        yield unfinished
-        stale = _held(out, overwrite)
-        # Each file replaces its predecessor at once; the summary comes last.
-        for path in sorted(unfinished.iterdir(), key=lambda path: path.name == SUMMARY):
-            path.replace(out / path.name)
-            stale.discard(path.name)
-        for name in stale:
-            (out / name).unlink()
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if created:
-            with suppress(OSError):
-                out.rmdir()
-
-
-def _held(out: Path, overwrite: bool) -> set[str]:
-    """Return the names of a result's files in `out`, and refuse what may not be replaced."""
-    ours = [path for path in out.iterdir() if _is_ours(path)]
-    names = ", ".join(sorted(path.name for path in ours))
-    if ours and not overwrite:
-        raise InputError(
-            f"out {out}",
-            f"a result already ({names})",
-            "an empty or new folder",
-            "Choose another folder, or overwrite (--overwrite)",
-        )
-    if any(path.is_dir() for path in ours):
-        raise InputError(
-            f"out {out}",
-            f"a folder among {names}",
-            "files in these places, or nothing",
-            "Choose another folder, or move it away",
-        )
-    return {path.name for path in ours}
-
-
-def _is_ours(path: Path) -> bool:
-    return path.name in (TABLE, SUMMARY, MODEL, REPORT) or path.suffix == ".beats"
 
 
 @dataclass

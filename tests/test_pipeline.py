@@ -12,9 +12,8 @@ from distributed import LocalCluster
 
 import ecg_dask
 from ecg_dask import InputError, Model, evaluate, run
-from ecg_dask.pipeline import _result_folder
 from ecg_dask.synthetic import synthetic, write_csv
-from ecg_dask.writers import file_names
+from ecg_dask.writers import file_names, result_folder
 
 COLUMNS = [
     "record",
@@ -160,9 +159,9 @@ def test_two_runs_into_one_folder_do_not_meet(tmp_path):
     """The one that ends first wins; the other finds a result and says so."""
 
     def overlap():
-        with _result_folder(tmp_path, False) as slow:
+        with result_folder(tmp_path, False) as slow:
             (slow / "summary.json").write_text("slow")
-            with _result_folder(tmp_path, False) as fast:
+            with result_folder(tmp_path, False) as fast:
                 (fast / "summary.json").write_text("fast")
 
     with pytest.raises(InputError, match=r"a result already \(summary\.json\)"):
@@ -175,7 +174,7 @@ def test_what_a_killed_run_left_is_removed_when_it_is_old(tmp_path):
     for name in ("old", "young"):
         (tmp_path / f".unfinished-{name}").mkdir()
     os.utime(tmp_path / ".unfinished-old", (0, 0))
-    with _result_folder(tmp_path, False):
+    with result_folder(tmp_path, False):
         pass
     assert [path.name for path in tmp_path.iterdir()] == [".unfinished-young"]
 
