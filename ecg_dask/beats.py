@@ -10,7 +10,10 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+from dask._task_spec import Alias
+from dask.base import tokenize
 from dask.delayed import Delayed, delayed
+from dask.highlevelgraph import HighLevelGraph
 
 from .arrays import namespace
 from .errors import InputError
@@ -92,10 +95,11 @@ class Beats:
             mask = delayed(_mask)(part, predicate)
             table.append(delayed(_take_rows)(part, mask))
             waves.append(delayed(_take_waves)(block, mask))
+        flat = one_layer([*table, *waves], f"where-{tokenize([part.key for part in table])}")
         return replace(
             self,
-            table=dd.from_delayed(table, meta=meta),
-            waves=stack_waves(waves, self.waves.shape[1:], self.waves._meta),
+            table=dd.from_delayed(flat[: len(table)], meta=meta),
+            waves=stack_waves(flat[len(table) :], self.waves.shape[1:], self.waves._meta),
         )
 
     @staticmethod
@@ -145,12 +149,24 @@ class Beats:
         )
 
 
+def one_layer(parts: Sequence[Delayed], name: str) -> list[Delayed]:
+    """Give delayed values one graph of one layer, so that what is built on them stays linear.
+
+    Each call of a delayed function makes a layer and merges those of its arguments; n partitions
+    that depend on each other would otherwise cost n layers for each further call.
+    """
+    merged = HighLevelGraph.merge(*(part.__dask_graph__() for part in parts))
+    graph = HighLevelGraph({name: merged.to_dict()}, {name: set()})
+    return [Delayed(part.key, graph, layer=name) for part in parts]
+
+
 def stack_waves(blocks: Sequence[Delayed], shape: tuple[int, int], meta: Any) -> da.Array:
     """Make a Dask array of delayed blocks of shape (unknown, n_leads, n_window)."""
-    return da.concatenate(
-        [da.from_delayed(block, (np.nan, *shape), meta=meta) for block in blocks],
-        allow_unknown_chunksizes=True,
-    )
+    name = f"waves-{tokenize([block.key for block in blocks])}"
+    tasks = {(name, i, 0, 0): Alias((name, i, 0, 0), block.key) for i, block in enumerate(blocks)}
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=blocks)
+    chunks = ((np.nan,) * len(blocks), *((size,) for size in shape))
+    return da.Array(graph, name, chunks, meta=meta)
 
 
 def _mask(part: Any, predicate: Callable[[Any], Any]) -> Any:

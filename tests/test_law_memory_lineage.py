@@ -15,6 +15,7 @@ from distributed import LocalCluster, wait
 
 import ecg_dask
 from ecg_dask import find_beats, train
+from ecg_dask.segment.halos import segment_block
 from ecg_dask.synthetic import synthetic, write_csv
 
 pytestmark = pytest.mark.cluster
@@ -64,6 +65,27 @@ def test_tasks_carry_no_signal(tmp_path):
         sizes.append(len(pickle.dumps(graph)))
     assert sizes[1] < 1.1 * sizes[0]
     assert sizes[1] < 50_000 * 4
+
+
+def test_each_step_works_on_each_block_once(monkeypatch):
+    """Table and waves of one step come from one look at the signal."""
+    seen = []
+
+    def spy(*parts, **options):
+        seen.append(options["first"])
+        return segment_block(*parts, **options)
+
+    monkeypatch.setattr("ecg_dask.segment.halos.segment_block", spy)
+    recording = synthetic(120.0, 250.0, chunk=3_000).recording
+    beats = find_beats(recording)
+    chosen = beats.where(lambda table: table["amplitude"] > 0)
+    with dask.config.set(scheduler="sync"):
+        model = train(beats, epochs=1)
+        assert len(seen) == len(set(seen)) == 10
+        for step in (lambda: model.score(chosen).compute(), lambda: train(chosen, epochs=1)):
+            seen.clear()
+            step()
+            assert len(seen) == len(set(seen)) == 10
 
 
 @pytest.fixture(scope="module")

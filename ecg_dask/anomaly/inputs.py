@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from dask.delayed import Delayed
+from dask.delayed import Delayed, delayed
 
 from ..arrays import namespace
-from ..beats import Beats
+from ..beats import Beats, one_layer
 from ..errors import InputError
 
 #: Points that a window is resampled to, a power of two.
@@ -125,6 +125,12 @@ def record_scales(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]
         median = float(np.median(height)) if height.size else 0.0
         scales[name] = median if median > 0 else 1.0
     return scales
+
+
+def delayed_scales(tables: Sequence[Delayed]) -> Delayed:
+    """Return the `record_scales` of delayed partitions, as one task's result."""
+    scales = delayed(record_scales)([delayed(heights)(table) for table in tables])
+    return one_layer([scales], f"scales-{scales.key}")[0]
 
 
 def row_scales(table: Any, scales: Mapping[str, float]) -> np.ndarray:

@@ -16,7 +16,7 @@ from dask.delayed import delayed
 
 from ..beats import Beats
 from ..errors import InputError
-from .inputs import LENGTH, check_alike, heights, partitions, record_scales
+from .inputs import LENGTH, check_alike, delayed_scales, partitions
 from .scoring import score_partition
 from .vae import network_from
 
@@ -108,7 +108,7 @@ class Model:
         # One task holds the model, so that a graph carries it once.
         model = delayed(self, traverse=False)
         pairs = partitions(beats)
-        scales = delayed(record_scales)([delayed(heights)(table) for table, _ in pairs])
+        scales = delayed_scales([table for table, _ in pairs])
         parts = [
             delayed(_score_partition)(table, waves, scales, model, beats.fs)
             for table, waves in pairs

@@ -18,10 +18,9 @@ from ..errors import InputError
 from .fit import fit
 from .inputs import (
     check_alike,
-    heights,
+    delayed_scales,
     model_inputs,
     partitions,
-    record_scales,
     row_scales,
 )
 from .model import Model
@@ -123,7 +122,7 @@ def train(
     rows, sources = [], []
     for i, part in enumerate(several):
         pairs = partitions(part)
-        scales = delayed(record_scales)([delayed(heights)(table) for table, _ in pairs])
+        scales = delayed_scales([table for table, _ in pairs])
         for table, waves in pairs:
             rows.append(delayed(take_rows)(table, waves, scales, part.fs, part.window))
             sources.append(i)

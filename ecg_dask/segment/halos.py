@@ -18,7 +18,7 @@ from dask.base import tokenize
 from dask.delayed import delayed
 
 from ..arrays import dataframe_library, namespace
-from ..beats import Beats, empty_table, stack_waves
+from ..beats import Beats, empty_table, one_layer, stack_waves
 from ..recording import Recording
 from .cut import cut
 from .detector import Detector, detect
@@ -106,12 +106,18 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         start += size
 
     places = delayed(place_stretches)(stretches, dask_key_name="place-" + token)
+    (places,) = one_layer([places], "places-" + token)
     table = [
         delayed(_table_block)(
             part, places[i], recording.name, fs, dask_key_name=("beat-table-" + token, i)
         )
         for i, part in enumerate(columns)
     ]
+    record = delayed(_record_row)(
+        stretches, recording.name, fs, recording.n_samples, dask_key_name="record-" + token
+    )
+    flat = one_layer([record, *table, *waves], "beats-" + token)
+    record, table, waves = flat[0], flat[1 : len(table) + 1], flat[len(table) + 1 :]
     library = dataframe_library(signal._meta)
     meta = empty_table()
     if library is not pd:
@@ -125,10 +131,8 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         window=(detector.before_s, detector.after_s),
         leads=leads,
         unit=recording.unit,
+        records=record,
         names=(recording.name,),
-        records=delayed(_record_row)(
-            stretches, recording.name, fs, recording.n_samples, dask_key_name="record-" + token
-        ),
     )
 
 
