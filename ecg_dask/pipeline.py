@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import dask
 import dask.dataframe as dd
 import pandas as pd
-from dask.utils import parse_bytes
 
 from .beats import Beats
 from .cluster import connect
 from .errors import InputError
 from .progress import Stages
 from .readers import read
+from .readers.files import samples_per_chunk
 from .recording import Recording
 from .segment import Detector, find_beats
 from .writers import (
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from .anomaly import Model
+    from .report import RecordView
 
 #: The stages of a run, in order.
 STAGES = ("load", "segment", "train", "score", "report")
 
-#: Fewest samples and bytes of a partition: less would make more tasks than Dask can handle.
-SMALLEST_CHUNK, SMALLEST_CHUNK_BYTES = 1_000, 4_000
+#: Fewest samples of a partition: less would make more tasks than Dask can handle.
+SMALLEST_CHUNK = 1_000
 
 
 def run(
@@ -161,14 +162,7 @@ def run(
 
 
 def _check_chunk(chunk: int | str | None) -> None:
-    if chunk is None:
-        return
-    try:
-        small = chunk < SMALLEST_CHUNK if isinstance(chunk, int) else not chunk.strip()
-        small = small or (isinstance(chunk, str) and parse_bytes(chunk) < SMALLEST_CHUNK_BYTES)
-    except ValueError:
-        small = True
-    if small:
+    if samples_per_chunk(chunk, 1) < SMALLEST_CHUNK:
         raise InputError(
             "chunk",
             repr(chunk),
@@ -259,8 +253,7 @@ class _Result:
     def train(self, epochs: int | None, seed: int, alarms_per_hour: float | None) -> None:
         from .anomaly import LENGTH, TOPIC, train
 
-        tables = [step.table for step in self._steps if step.table is not None]
-        n_beats = sum(((t["split"] == "train") & t["complete"]).sum() for t in tables)
+        n_beats = sum(((t["split"] == "train") & t["complete"]).sum() for t in self._tables)
         n_bytes = 4 * LENGTH * n_beats * len(self._steps[0].recording.leads or ())
         with self._bars.stage("train") as stage, stage.following(TOPIC):
             stage.say(
@@ -286,8 +279,16 @@ class _Result:
     def _beats(self) -> list[Beats]:
         return [step.beats for step in self._steps if step.beats is not None]
 
+    @property
+    def _tables(self) -> list[pd.DataFrame]:
+        return [step.table for step in self._steps if step.table is not None]
+
+    @property
+    def _stems(self) -> dict[str, str]:
+        return file_names(step.recording.name for step in self._steps)
+
     def report(self, path: Path, summary: dict[str, Any]) -> None:
-        from .report import RecordView, choose_bin_samples, envelope, worst_beats, write_report
+        from .report import choose_bin_samples, envelope, worst_beats, write_report
 
         with self._bars.stage("report") as stage:
             recordings = [step.recording for step in self._steps]
@@ -295,14 +296,13 @@ class _Result:
             drawn = [
                 envelope(recording.signal, bin_samples=bin_samples) for recording in recordings
             ]
-            tables = [step.table for step in self._steps if step.table is not None]
-            scored = pd.concat(tables, ignore_index=True)
+            scored = pd.concat(self._tables, ignore_index=True)
             lengths = [length for step in self._steps for length in step.lengths]
             persisted = dask.persist(*drawn, worst_beats(self._beats, scored, lengths))
             stage.wait(persisted)
             *envelopes, worst = dask.compute(*persisted)
             views = [
-                self._view(RecordView, step, low, high, bin_samples)
+                _view(step, low, high, bin_samples)
                 for step, (low, high) in zip(self._steps, envelopes, strict=True)
             ]
             write_report(
@@ -310,30 +310,9 @@ class _Result:
             )
         summary["stages_s"] = dict(self._bars.seconds)
 
-    @staticmethod
-    def _view(kind: Any, step: _Step, low: Any, high: Any, bin_samples: int) -> Any:
-        assert step.account is not None
-        recording, account = step.recording, step.account.iloc[0]
-        return kind(
-            name=recording.name,
-            fs=recording.fs,
-            n_samples=recording.n_samples,
-            leads=recording.leads,
-            low=low,
-            high=high,
-            bin_samples=bin_samples,
-            unit=recording.unit,
-            start=recording.start,
-            source=recording.source,
-            notes=recording.notes,
-            missing=int(account["missing"]),
-            gaps=int(account["gaps"]),
-            pruned=int(account["pruned"]),
-        )
-
     def summary(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is known so far, as ``summary.json`` holds it."""
-        stems = file_names(step.recording.name for step in self._steps)
+        stems = self._stems
         return {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": versions(),
@@ -348,10 +327,9 @@ class _Result:
 
     def write(self, folder: Path, summary: Mapping[str, Any]) -> None:
         """Write the tables, the annotations, the model and the summary."""
-        tables = [step.table for step in self._steps if step.table is not None]
-        if tables:
-            write_table(folder / TABLE, pd.concat(tables, ignore_index=True))
-        stems = file_names(step.recording.name for step in self._steps)
+        if self._tables:
+            write_table(folder / TABLE, pd.concat(self._tables, ignore_index=True))
+        stems = self._stems
         for step in self._steps:
             if step.table is not None:
                 recording = step.recording
@@ -359,6 +337,29 @@ class _Result:
         if self._model is not None:
             self._model.save(folder / MODEL)
         write_summary(folder / SUMMARY, summary)
+
+
+def _view(step: _Step, low: Any, high: Any, bin_samples: int) -> RecordView:
+    from .report import RecordView
+
+    assert step.account is not None
+    recording, account = step.recording, step.account.iloc[0]
+    return RecordView(
+        name=recording.name,
+        fs=recording.fs,
+        n_samples=recording.n_samples,
+        leads=recording.leads or (),
+        low=low,
+        high=high,
+        bin_samples=bin_samples,
+        unit=recording.unit,
+        start=recording.start,
+        source=recording.source,
+        notes=recording.notes,
+        missing=int(account["missing"]),
+        gaps=int(account["gaps"]),
+        pruned=int(account["pruned"]),
+    )
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:
