@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dask.array as da
@@ -28,13 +28,59 @@ BEAT_COLUMNS = {
     "amplitude": "float32",
     "quality": "float32",
     "complete": "bool",
+    "span": "str",
     "split": "str",
+}
+
+#: Columns of ``Beats.spans`` and their types.
+SPAN_COLUMNS = {
+    "record": "str",
+    "reason": "str",
+    "start": "int64",
+    "stop": "int64",
+    "start_s": "float64",
+    "seconds": "float64",
 }
 
 
 def empty_table() -> pd.DataFrame:
     """Return a beat table without rows, as Dask's meta."""
     return pd.DataFrame({name: pd.Series([], dtype=kind) for name, kind in BEAT_COLUMNS.items()})
+
+
+def span_table(
+    record: str, reason: Sequence[str], start: Any, stop: Any, fs: float
+) -> pd.DataFrame:
+    """Return a table of spans with the columns of `SPAN_COLUMNS`.
+
+    Parameters
+    ----------
+    record
+        Name of the record.
+    reason
+        Why each span cannot be analysed.
+    start, stop
+        Sample numbers of each span, half open, int64 of shape (n_spans,).
+    fs
+        Sampling rate in Hz.
+    """
+    values = {
+        "record": [record] * len(reason),
+        "reason": reason,
+        "start": start,
+        "stop": stop,
+        "start_s": start / fs,
+        "seconds": (stop - start) / fs,
+    }
+    return pd.DataFrame(
+        {name: pd.Series(values[name], dtype=kind) for name, kind in SPAN_COLUMNS.items()}
+    )
+
+
+def empty_spans() -> pd.DataFrame:
+    """Return a table of spans without rows."""
+    nothing = np.empty(0, np.int64)
+    return span_table("", [], nothing, nothing, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +95,8 @@ class Beats:
         from there. ``rr_prev_s`` and ``rr_next_s`` are the intervals in seconds to the neighbour
         beats, null at the ends of a record and across a gap. ``amplitude`` is signed, in the
         recording's unit. ``quality`` is between 0 and 1. ``complete`` tells whether every sample
-        of the beat's window was recorded. ``split`` is ``"train"`` for the first three quarters of
+        of the beat's window was recorded. ``span`` is the reason of the span of `spans` that holds
+        the beat, null where none does. ``split`` is ``"train"`` for the first three quarters of
         a record's rows and ``"test"`` for the rest. Every row counts as a detection.
     waves
         float32 of shape (n_beats, n_leads, n_window) in the recording's unit; partitions and order
@@ -67,6 +114,11 @@ class Beats:
         (samples), ``gaps`` (runs of them), ``beats`` found and ``pruned`` candidates.
     names
         Names of the records.
+    spans
+        Delayed pandas table, a row a span of the lead on which the beats were found that cannot be
+        analysed: ``record``, ``reason`` (``"missing"``, ``"flat"``, ``"clipped"`` or
+        ``"noise"``), ``start`` and ``stop`` (samples, half open), ``start_s`` and ``seconds``.
+        The spans of a record are ascending and do not overlap. Beats within them are kept.
     """
 
     table: dd.DataFrame
@@ -77,6 +129,7 @@ class Beats:
     unit: str | None
     records: Delayed
     names: tuple[str, ...] = ()
+    spans: Delayed = field(default_factory=delayed(empty_spans))
 
     def where(self, predicate: Callable[[Any], Any]) -> Beats:
         """Keep the beats for which `predicate` holds, table and waves together.
@@ -146,6 +199,7 @@ class Beats:
             waves=da.concatenate([part.waves for part in parts], allow_unknown_chunksizes=True),
             unit=first.unit if all(part.unit == first.unit for part in parts) else None,
             records=delayed(pd.concat)([part.records for part in parts], ignore_index=True),
+            spans=delayed(pd.concat)([part.spans for part in parts], ignore_index=True),
         )
 
 

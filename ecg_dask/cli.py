@@ -126,6 +126,10 @@ def _sentence(facts: dict[str, Any]) -> str:
         parts.append(f"{facts['missing']:,} missing in {facts['gaps']:,} gaps")
         parts.append(f"{facts['beats']:,} beats ({facts['incomplete']:,} incomplete)")
         parts.append(f"{facts['pruned']:,} pruned")
+        seconds = {reason: s for reason, s in facts["spans"]["seconds"].items() if s}
+        if seconds:
+            told = ", ".join(f"{reason} {s:,.1f} s" for reason, s in seconds.items())
+            parts.append(f"{sum(seconds.values()):,.1f} s cannot be analysed ({told})")
     if "anomalies" in facts:
         parts.append(f"{facts['anomalies']:,} anomalies")
     return ", ".join(parts)

@@ -25,10 +25,12 @@ from .segment import Detector, find_beats
 from .writers import (
     MODEL,
     REPORT,
+    SPANS,
     SUMMARY,
     TABLE,
     file_names,
     result_folder,
+    span_facts,
     versions,
     write_annotations,
     write_summary,
@@ -202,6 +204,7 @@ class _Step:
     recording: Recording
     beats: Beats | None = None
     account: pd.DataFrame | None = None
+    spans: pd.DataFrame | None = None
     table: pd.DataFrame | None = None
     lengths: Sequence[int] = ()
 
@@ -235,20 +238,21 @@ class _Result:
         """Find the beats. The table stays on the workers; the waves are cut when needed."""
         with self._bars.stage("segment") as stage:
             found = [find_beats(step.recording, detector) for step in self._steps]
-            rows, records = dask.persist(
+            rows, records, spans = dask.persist(
                 [beats.table.to_delayed(optimize_graph=False) for beats in found],
                 [beats.records for beats in found],
+                [beats.spans for beats in found],
             )
-            stage.wait(rows, records)
-            for step, beats, parts, record in zip(self._steps, found, rows, records, strict=True):
-                table = dd.from_delayed(parts, meta=beats.table._meta)
-                step.beats = replace(beats, table=table, records=record)
+            stage.wait(rows, records, spans)
+            for i, (step, beats) in enumerate(zip(self._steps, found, strict=True)):
+                table = dd.from_delayed(rows[i], meta=beats.table._meta)
+                step.beats = replace(beats, table=table, records=records[i], spans=spans[i])
             # The tables come to the client, and no signal.
-            tables, accounts = dask.compute(rows, records)
-            for step, parts, account in zip(self._steps, tables, accounts, strict=True):
-                step.table = pd.concat(parts)
-                step.lengths = [len(part) for part in parts]
-                step.account = account
+            tables, accounts, listed = dask.compute(rows, records, spans)
+            for i, step in enumerate(self._steps):
+                step.table = pd.concat(tables[i])
+                step.lengths = [len(part) for part in tables[i]]
+                step.account, step.spans = accounts[i], listed[i]
 
     def train(self, epochs: int | None, seed: int, alarms_per_hour: float | None) -> None:
         from .anomaly import LENGTH, TOPIC, train
@@ -329,6 +333,8 @@ class _Result:
         """Write the tables, the annotations, the model and the summary."""
         if self._tables:
             write_table(folder / TABLE, pd.concat(self._tables, ignore_index=True))
+            spans = [step.spans for step in self._steps if step.spans is not None]
+            write_table(folder / SPANS, pd.concat(spans, ignore_index=True))
         stems = self._stems
         for step in self._steps:
             if step.table is not None:
@@ -343,6 +349,7 @@ def _view(step: _Step, low: Any, high: Any, bin_samples: int) -> RecordView:
     from .report import RecordView
 
     assert step.account is not None
+    assert step.spans is not None
     recording, account = step.recording, step.account.iloc[0]
     return RecordView(
         name=recording.name,
@@ -359,6 +366,7 @@ def _view(step: _Step, low: Any, high: Any, bin_samples: int) -> RecordView:
         missing=int(account["missing"]),
         gaps=int(account["gaps"]),
         pruned=int(account["pruned"]),
+        spans=step.spans,
     )
 
 
@@ -386,10 +394,11 @@ def _facts(step: _Step, stem: str) -> dict[str, Any]:
         "seconds": recording.duration_s,
         "notes": list(recording.notes),
     }
-    if step.account is not None and table is not None:
+    if step.account is not None and step.spans is not None and table is not None:
         account = step.account.iloc[0]
         for name in ("missing", "gaps", "beats", "pruned"):
             facts[name] = int(account[name])
+        facts["spans"] = span_facts(step.spans)
         facts["incomplete"] = int((~table["complete"]).sum())
         facts["annotations"] = f"{stem}.beats" if len(table) else None
         if not len(table):

@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 
-from ecg_dask.beats import empty_table
+from ecg_dask.beats import empty_table, span_table
 from ecg_dask.report import RecordView, WorstBeat, envelope, write_report
 
 START = datetime(2024, 3, 5, 23, 50, 0)
@@ -29,6 +29,12 @@ def view(name="100", signal=None, fs=50.0, bin_samples=1, **facts):
         bin_samples=bin_samples,
         **facts,
     )
+
+
+def unanalysed(*spans, name="100", fs=50.0):
+    """A table of spans from (reason, start, stop) in samples."""
+    reasons, starts, stops = zip(*spans, strict=True)
+    return span_table(name, reasons, np.array(starts), np.array(stops), fs)
 
 
 def scored(name="100", samples=range(50, 3000, 50), fs=50.0, anomalies=(3,), latent=2):

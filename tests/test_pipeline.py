@@ -24,6 +24,7 @@ COLUMNS = [
     "amplitude",
     "quality",
     "complete",
+    "span",
     "split",
 ]
 
@@ -62,13 +63,14 @@ def test_the_folder_holds_what_the_contract_lists(result):
         "holter.beats",
         "model.pt",
         "report.html",
+        "spans.parquet",
         "summary.json",
     ]
 
 
 def test_the_table(result, holter):
     table = pd.read_parquet(result[0] / "beats.parquet")
-    assert list(table.columns)[:12] == [*COLUMNS, "score", "anomaly", "z0"]
+    assert list(table.columns)[:13] == [*COLUMNS, "score", "anomaly", "z0"]
     schema = pq.read_schema(result[0] / "beats.parquet")
     kinds = {name: str(schema.field(name).type) for name in ("sample", "anomaly", "rr_prev_s")}
     assert kinds == {"sample": "int64", "anomaly": "bool", "rr_prev_s": "double"}
@@ -116,6 +118,37 @@ def test_the_summary(result):
     assert summary["versions"]["dask"]
     assert summary["parameters"]["detector"]["threshold"] == 0.25
     assert summary["model"]["train_beats"] > 100
+
+
+def test_what_cannot_be_analysed_is_listed(result, holter, tmp_path):
+    listed = pd.read_parquet(result[0] / "spans.parquet")
+    assert list(listed.columns) == ["record", "reason", "start", "stop", "start_s", "seconds"]
+    facts = json.loads((result[0] / "summary.json").read_text())["records"]["holter"]
+    assert listed["reason"].tolist() == ["missing"]
+    assert (listed["stop"] - listed["start"]).tolist() == [facts["missing"]]
+    assert facts["spans"]["counts"] == {"missing": 1, "flat": 0, "clipped": 0, "noise": 0}
+    assert facts["spans"]["seconds"]["missing"] == facts["missing"] / 250
+    assert facts["spans"]["longest"] == listed.drop(columns="record").to_dict("records")
+    table = pq.read_table(result[0] / "beats.parquet")
+    assert table["span"].null_count == len(table)
+    assert str(table.schema.field("span").type) in ("string", "large_string")
+
+
+def test_beats_in_spans_stay_and_a_summary_of_many_gaps_stays_small(tmp_path):
+    x = synthetic(120.0, 250.0, seed=1).recording.signal.compute()[:, 0]
+    x[5000:10_000] = np.random.default_rng(0).normal(0, 0.3, 5000)
+    x[15_000::50] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    summary = run(tmp_path / "x.npy", tmp_path / "out", fs=250, until="segment")
+    facts = summary["records"]["x"]["spans"]
+    assert facts["counts"]["missing"] == 300
+    assert facts["seconds"]["missing"] == pytest.approx(300 / 250)
+    assert facts["counts"]["noise"] == 1
+    assert len(facts["longest"]) == facts["longest_at_most"] == 100
+    assert facts["longest"][0]["reason"] == "noise"
+    assert len(pd.read_parquet(tmp_path / "out" / "spans.parquet")) == 301
+    table = pd.read_parquet(tmp_path / "out" / "beats.parquet")
+    assert (table["span"] == "noise").sum() > 10
 
 
 def test_the_model_scores_alike_when_loaded(result, holter):
@@ -209,9 +242,11 @@ def test_a_file_without_beats_is_a_result(tmp_path, n_samples):
     assert facts["beats"] == 0
     assert facts["annotations"] is None
     assert any("no beats" in note for note in facts["notes"])
+    spans = facts["spans"]["counts"]
+    assert spans == {"missing": 0, "flat": int(n_samples >= 250), "clipped": 0, "noise": 0}
     table = pd.read_parquet(tmp_path / "out" / "beats.parquet")
     assert len(table) == 0
-    assert list(table.columns)[:10] == [*COLUMNS, "score"]
+    assert list(table.columns)[:11] == [*COLUMNS, "score"]
     assert not list((tmp_path / "out").glob("*.beats"))
     assert "<html" in (tmp_path / "out" / "report.html").read_text()
 

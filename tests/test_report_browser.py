@@ -8,7 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from report_pages import START, model, page, scored, view, worst
+from report_pages import START, model, page, scored, unanalysed, view, worst
 
 CHROMIUM = shutil.which("chromium")
 
@@ -226,3 +226,45 @@ def test_odd_recordings_raise_no_error_in_the_browser(browse):
     # Beside a spike a million times the signal the signal still has its shape.
     assert found[2][2] > 500
     assert [row[1] for row in found] == [2 * 2 + 1, 2 * 500 + 1, 2 * 1001 + 1, 5 * 50]
+
+
+def test_spans_are_shaded_by_reason_and_a_button_leads_to_each(browse):
+    signal = np.sin(np.arange(60_000) / 5)
+    signal[1000:2000] = np.nan
+    spans = [
+        ("missing", 1000, 2000),
+        ("flat", 10_000, 12_000),
+        ("clipped", 20_000, 20_500),
+        ("noise", 30_000, 40_000),
+        ("noise", 50_000, 50_100),
+    ]
+    found = browse(
+        """
+        const legends = [...Bokeh.documents[0].all_models]
+          .filter((model) => model.name === "unanalysed");
+        const legend = legends[0];
+        const strips = Object.fromEntries(legend.items.map((item) => {
+          const { x0, x1 } = item.renderers[0].data_source.data;
+          return [item.label.value, [Array.from(x0), Array.from(x1)]];
+        }));
+        const buttons = [...document.querySelectorAll("table.spans button")];
+        const places = [];
+        for (const button of buttons) {
+          button.click();
+          await sleep(100);
+          places.push((all[0].x_range.start + all[0].x_range.end) / 2000);
+        }
+        return { n: legends.length, strips, places };
+        """,
+        records=[view(signal=signal, gaps=1, spans=unanalysed(*spans))],
+        scored=scored(samples=range(100, 60_000, 40)),
+        worst=[],
+    )
+    assert found["n"] == 1
+    assert found["strips"] == {
+        "missing": [[20_000], [40_000]],
+        "flat": [[200_000], [240_000]],
+        "clipped": [[400_000], [410_000]],
+        "noise": [[600_000, 1_000_000], [800_000, 1_002_000]],
+    }
+    assert found["places"] == pytest.approx([600, 200, 20, 400, 1000], abs=0.1)

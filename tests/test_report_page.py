@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bokeh.resources import Resources
-from report_pages import START, model, page, scored, view, worst
+from report_pages import START, model, page, scored, unanalysed, view, worst
 
 from ecg_dask.report.view import elapsed
 
@@ -28,6 +28,7 @@ def test_the_header_tells_the_facts_and_what_was_lost(tmp_path):
         notes=("A jump of 2 s became missing samples.",),
         gaps=1,
         pruned=17,
+        spans=unanalysed(("missing", 1000, 1100), ("noise", 2000, 2400)),
     )
     table = scored()
     table.loc[0, ["complete", "score"]] = [False, np.nan]
@@ -49,6 +50,10 @@ def test_the_header_tells_the_facts_and_what_was_lost(tmp_path):
         "Samples a lead 3,000",
         "Missing samples 100 (2.0 s)",
         "Gaps 1",
+        "Cannot be analysed 10.0 s (16.67%)",
+        "missing: 2.0 s in 1 span; noise: 8.0 s in 1 span.",
+        "noise 23:50:40.0 8.00",
+        "missing 23:50:20.0 2.00",
         "Beats 59",
         "Pruned candidates 17",
         "Incomplete beats, not scored 1",
@@ -178,6 +183,16 @@ def test_gaps_that_no_bin_shows_are_counted(tmp_path):
     text = visible(page(tmp_path / "r.html", records=[record]))
     assert "Not drawn, since shorter than the page can tell: 1 of 2 gaps." in text
     assert "lowest and the highest of every 10 samples (0.2 s)" in text
+
+
+def test_the_longest_spans_are_listed_and_the_rest_counted(tmp_path):
+    spans = [("flat", 200 * i, 200 * i + 10 + i) for i in range(12)]
+    record = view(spans=unanalysed(*spans, ("clipped", 2500, 2600)))
+    text = visible(page(tmp_path / "r.html", records=[record]))
+    assert "flat: 3.7 s in 12 spans; clipped: 2.0 s in 1 span." in text
+    assert "Reason From Length (s) clipped 0:00:50.0 2.00 flat 0:00:44.0 0.42 flat" in text
+    assert "The 10 longest of 13 spans" in text
+    assert "Cannot be analysed nothing" in visible(page(tmp_path / "none.html"))
 
 
 def test_a_failure_leaves_the_old_page_and_no_half_one(tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from .charts import numbers
+from .spans import unanalysed
 from .view import RecordView, elapsed
 
 Facts = list[tuple[str, str]]
@@ -37,6 +38,7 @@ def record_facts(view: RecordView, rows: pd.DataFrame) -> Facts:
         ("Samples a lead", f"{view.n_samples:,}"),
         ("Missing samples", missing),
         ("Gaps", f"{view.gaps:,}" if view.gaps else "none"),
+        ("Cannot be analysed", unanalysed(view)),
         ("Beats", f"{len(rows):,}"),
         ("Pruned candidates", f"{view.pruned:,}"),
         ("Incomplete beats, not scored", f"{int((~complete).sum()):,}"),

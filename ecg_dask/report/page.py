@@ -24,6 +24,7 @@ from .figures import beat_lengths, training_curve, worst_beat
 from .latent import latent_space, score_counts
 from .picks import WorstBeat
 from .series import series
+from .spans import span_rows
 from .style import THEME
 from .view import RecordView, elapsed
 
@@ -162,7 +163,7 @@ def _record(
             view.start_text,
             elapsed(view.duration_s),
             f"{view.fs:g}",
-            f"{view.missing / view.fs:,.1f}",
+            f"{view.spans['seconds'].sum():,.1f}",
             f"{len(rows):,}",
             mean_rate(rows).removesuffix(" beats/min"),
             f"{anomalies:,}",
@@ -173,6 +174,7 @@ def _record(
             *((text, s * 1000) for text, s in _SPANS.items() if s < view.duration_s),
         ],
         "text": drawn.text if drawn else "",
+        "unanalysed": span_rows(view),
     }
 
 

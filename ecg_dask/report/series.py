@@ -25,9 +25,12 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from .charts import numbers
-from .packing import amplitudes, gaps, pack
-from .style import ALARM, GAP, LEFT_BORDER, RATE, SIGNAL, TICK
+from .packing import amplitudes, pack
+from .spans import add_legend, shade, shades
+from .style import ALARM, LEFT_BORDER, RATE, SIGNAL, TICK
 from .view import RecordView
+
+Shades = dict[str, ColumnDataSource]
 
 _RATE_TEXT = (
     "The rate is 60 s divided by the time since the beat before: the line is its mean, the band "
@@ -64,8 +67,7 @@ def series(view: RecordView, rows: pd.DataFrame, index: int) -> Series | None:
     end_ms = start_ms + view.duration_s * 1000
     bins, scale, offset = pack(view)
     low, high, amplitude_text = amplitudes(view)
-    gap_starts, gap_stops, gap_text = gaps(view)
-    gap_source = ColumnDataSource({"x0": gap_starts, "x1": gap_stops})
+    shaded, shade_text = shades(view)
     # The page shows at least a second or so, and never less than the envelope can tell.
     least_ms = min(max(1000.0, 20_000 * view.bin_s), end_ms - start_ms)
     args: dict[str, Any] = {
@@ -83,21 +85,21 @@ def series(view: RecordView, rows: pd.DataFrame, index: int) -> Series | None:
         "beats": _beat_source(rows),
         "anomalies": _beat_source(rows[rows["anomaly"].to_numpy(dtype=bool)]),
     }
-    figures = [_signal_figure(view, args, gap_source)]
+    figures = [_signal_figure(view, args, shaded)]
     has_rate = bool((numbers(rows["rr_prev_s"]) > 0).any())
     if has_rate:
         figures[0].xaxis.visible = False
-        figures.append(_rate_figure(rows, args, gap_source))
+        figures.append(_rate_figure(rows, args, shaded))
     figures[-1].xaxis.axis_label = (
         "Time since the start (h:min:s)" if view.start is None else "Time of day (h:min:s)"
     )
-    figures.append(_overview_figure(args, gap_source))
-    texts = [_bin_text(view), _RATE_TEXT if has_rate else "", amplitude_text, gap_text]
+    figures.append(_overview_figure(args, shaded))
+    texts = [_bin_text(view), _RATE_TEXT if has_rate else "", amplitude_text, shade_text]
     layout = column(*figures, sizing_mode="stretch_width", spacing=0)
     return Series(layout, args, " ".join(filter(None, texts)))
 
 
-def _signal_figure(view: RecordView, args: dict[str, Any], gap_source: ColumnDataSource) -> Any:
+def _signal_figure(view: RecordView, args: dict[str, Any], shaded: Shades) -> Any:
     args["view"] = ColumnDataSource({"x": [], "y": []})
     args["ticks"] = ColumnDataSource({"x": []})
     args["spans"] = ColumnDataSource({"x": []})
@@ -106,10 +108,9 @@ def _signal_figure(view: RecordView, args: dict[str, Any], gap_source: ColumnDat
     plot.toolbar_location = "above"
     plot.yaxis.axis_label = f"{view.leads[0][:24]} ({view.amplitude_unit})"
     plot.extra_y_ranges = {"rug": Range1d(0, 1)}
+    items = shade(plot, shaded, cover=True)
     plot.vspan("x", source=args["spans"], line_color=ALARM, line_alpha=0.35, level="underlay")
     plot.patch("x", "y", source=args["view"], fill_color=SIGNAL, line_color=SIGNAL)
-    # Over the signal, so that a gap narrower than a pixel is still seen.
-    plot.vstrip("x0", "x1", source=gap_source, fill_color=GAP, line_color=GAP)
     beats = {"line_color": TICK, "line_width": 2, "y_range_name": "rug"}
     plot.segment("x", 0, "x", 0.04, source=args["ticks"], **beats)
     marks = plot.scatter(
@@ -129,10 +130,11 @@ def _signal_figure(view: RecordView, args: dict[str, Any], gap_source: ColumnDat
         ("Since the beat before", "@rr"),
     ]
     plot.add_tools(HoverTool(renderers=[marks], tooltips=tooltips))
+    add_legend(plot, items)
     return plot
 
 
-def _rate_figure(rows: pd.DataFrame, args: dict[str, Any], gap_source: ColumnDataSource) -> Any:
+def _rate_figure(rows: pd.DataFrame, args: dict[str, Any], shaded: Shades) -> Any:
     for name in ("rate_band", "rate_line", "rate_dots"):
         args[name] = ColumnDataSource({"x": [], "y": []})
     rr_s = numbers(rows["rr_prev_s"])
@@ -140,21 +142,21 @@ def _rate_figure(rows: pd.DataFrame, args: dict[str, Any], gap_source: ColumnDat
     y_range = Range1d(max(0.0, np.floor(lower / 10) * 10 - 5), np.ceil(upper / 10) * 10 + 5)
     plot = _time_figure(args, args["x_range"], y_range, height=150, tools=_tools())
     plot.yaxis.axis_label = "Rate (beats/min)"
-    plot.vstrip("x0", "x1", source=gap_source, fill_color=GAP, line_color=GAP, level="underlay")
+    shade(plot, shaded)
     plot.patch("x", "y", source=args["rate_band"], color=RATE, alpha=0.25)
     plot.line("x", "y", source=args["rate_line"], line_color=RATE, line_width=1.5)
     plot.scatter("x", "y", source=args["rate_dots"], color=RATE, size=4)
     return plot
 
 
-def _overview_figure(args: dict[str, Any], gap_source: ColumnDataSource) -> Any:
+def _overview_figure(args: dict[str, Any], shaded: Shades) -> Any:
     args["overview"] = ColumnDataSource({"x": [], "y": []})
     x_range = Range1d(args["start_ms"], args["end_ms"])
     y_range = Range1d(args["y_range"].start, args["y_range"].end)
     plot = _time_figure(args, x_range, y_range, height=84, tools=[])
     plot.yaxis.visible = False
     plot.ygrid.visible = False
-    plot.vstrip("x0", "x1", source=gap_source, fill_color=GAP, line_color=GAP)
+    shade(plot, shaded)
     plot.patch("x", "y", source=args["overview"], fill_color=TICK, line_color=TICK)
     tool = RangeTool(x_range=args["x_range"], start_gesture="pan")
     tool.overlay.fill_color = SIGNAL

@@ -6,6 +6,8 @@ SIGNAL = "#2f4b6e"
 ALARM = "#c5281c"
 RATE = "#4a6b3a"
 GAP = "#dcdcdc"
+#: What cannot be analysed, by reason.
+SPAN_COLORS = {"missing": GAP, "flat": "#7fb7d6", "clipped": "#b58fd0", "noise": "#f0b95b"}
 TICK = "#8a94a0"
 MUTED = "#b4bcc6"
 INK = "#222222"

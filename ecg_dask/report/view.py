@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+
+from ..beats import empty_spans
 
 _EPOCH = datetime(1970, 1, 1)
 
@@ -45,6 +48,8 @@ class RecordView:
         Runs of missing samples.
     pruned
         Candidates that were found and dropped.
+    spans
+        Its rows of ``Beats.spans``: what cannot be analysed.
     """
 
     name: str
@@ -61,6 +66,7 @@ class RecordView:
     missing: int = 0
     gaps: int = 0
     pruned: int = 0
+    spans: pd.DataFrame = field(default_factory=empty_spans)
 
     @property
     def duration_s(self) -> float:

@@ -12,7 +12,8 @@ from pathlib import Path
 from ..errors import InputError
 from .annotations import ANNOTATOR
 
-TABLE, SUMMARY, MODEL, REPORT = "beats.parquet", "summary.json", "model.pt", "report.html"
+TABLE, SPANS, SUMMARY = "beats.parquet", "spans.parquet", "summary.json"
+MODEL, REPORT = "model.pt", "report.html"
 
 #: How the name of the folder begins in which a result's files are written before all are renamed.
 UNFINISHED = ".unfinished-"
@@ -78,4 +79,4 @@ def _held(out: Path, overwrite: bool) -> set[str]:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in (TABLE, SUMMARY, MODEL, REPORT) or path.suffix == f".{ANNOTATOR}"
+    return path.name in (TABLE, SPANS, SUMMARY, MODEL, REPORT) or path.suffix == f".{ANNOTATOR}"

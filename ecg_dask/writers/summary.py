@@ -10,13 +10,45 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from ..segment.runs import REASONS
+
 #: Packages that a result may depend on.
 PACKAGES = ("ecg_dask", "dask", "distributed", "numba", "numpy", "pandas", "pyarrow", "torch")
+
+#: Most spans of a record that its summary lists.
+MOST_SPANS = 100
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that a result may depend on."""
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def span_facts(spans: pd.DataFrame) -> dict[str, Any]:
+    """Return what the summary tells of a record's spans that cannot be analysed.
+
+    Parameters
+    ----------
+    spans
+        The record's rows of ``Beats.spans``.
+
+    Returns
+    -------
+    dict
+        ``seconds`` and ``counts`` by reason, and the ``longest`` spans, of which there are
+        ``longest_at_most``; all of them are in ``spans.parquet``.
+    """
+    seconds = spans.groupby("reason")["seconds"].sum()
+    counts = spans.groupby("reason").size()
+    longest = spans.sort_values("seconds", ascending=False, kind="stable").head(MOST_SPANS)
+    return {
+        "seconds": {reason: float(seconds.get(reason, 0.0)) for reason in REASONS},
+        "counts": {reason: int(counts.get(reason, 0)) for reason in REASONS},
+        "longest_at_most": MOST_SPANS,
+        "longest": longest.drop(columns="record").to_dict("records"),
+    }
 
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The beats as one Parquet file."""
+"""Tables as Parquet files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write the table of beats; unknown numbers (NaN) become nulls."""
+    """Write a table; unknown numbers (NaN) and texts become nulls."""
     import pyarrow as pa
     import pyarrow.parquet
 
