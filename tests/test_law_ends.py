@@ -61,7 +61,7 @@ def test_recordings_that_cannot_be(arguments, words):
     "options",
     [
         {"wavelet_s": 0},
-        {"threshold": 1.5},
+        {"threshold": -1.0},
         {"refine_s": 0.2},
         {"embed": "row"},
         {"median_s": 100},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
 #: Samples that are worked on while they stay in the first-level cache.
-TILE = 1024
+TILE = 2048
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -62,25 +61,169 @@ def response(x: Floats, taps: Floats) -> Floats:
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def energy(w: Floats, radius: int) -> Floats:
-    """See `ecg_dask.kernels.energy`."""
-    n = w.size
-    e = np.full(n, np.float32(np.nan), np.float32)
+def _recorded_until(x: Floats, begin: int, limit: int) -> int:
+    """Return the first missing sample from `begin` on, or `limit`."""
+    stop = begin
+    # Blocks first, which are told without a branch; then sample by sample.
+    while stop + 64 <= limit:
+        block = x[stop : stop + 64]
+        missing = np.int32(0)
+        for t in range(64):
+            missing |= np.int32(block[t] != block[t])
+        if missing:
+            break
+        stop += 64
+    while stop < limit and x[stop] == x[stop]:
+        stop += 1
+    return stop
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _differences(x: Floats, start: int, stop: int, low: int, d: Floats) -> None:
+    """Put ``x[j] - x[j - 1]`` for j from `low` on into `d`, zero outside the run."""
+    begin, end = max(start + 1 - low, 0), min(stop - low, d.size)
+    d[:begin] = 0
+    d[end:] = 0
+    within = d[begin:end]
+    later, earlier = x[low + begin :], x[low + begin - 1 :]
+    for t in range(within.size):
+        within[t] = later[t] - earlier[t]
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _convolve(d: Floats, taps: Floats, w: Floats) -> None:
+    """Respond to ``w.size + 2 * taps.size - 1`` differences."""
+    k = taps.size
+    w[:] = 0
+    m = 0
+    # Five taps a pass, so that a sum stays in its register; the slices begin at the earliest
+    # difference of the pass, for an index that is never negative vectorizes.
+    while m + 5 <= k:
+        t0, t1, t2, t3, t4 = taps[m], taps[m + 1], taps[m + 2], taps[m + 3], taps[m + 4]
+        before, after = d[k - 5 - m :], d[k + m :]
+        for t in range(w.size):
+            total = fma(t0, before[t + 4] - after[t], w[t])
+            total = fma(t1, before[t + 3] - after[t + 1], total)
+            total = fma(t2, before[t + 2] - after[t + 2], total)
+            total = fma(t3, before[t + 1] - after[t + 3], total)
+            w[t] = fma(t4, before[t] - after[t + 4], total)
+        m += 5
+    while m < k:
+        tap, before, after = taps[m], d[k - 1 - m :], d[k + m :]
+        for t in range(w.size):
+            w[t] = fma(tap, before[t] - after[t], w[t])
+        m += 1
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _copy(a: Floats, copied: Floats) -> None:
+    for t in range(copied.size):
+        copied[t] = a[t]
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _square(w: Floats, begin: int, end: int) -> None:
+    """Square responses in place; those outside the run become zero."""
+    w[:begin] = 0
+    w[end:] = 0
+    within = w[begin:end]
+    for t in range(within.size):
+        within[t] *= within[t]
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _add(a: Floats, b: Floats, total: Floats) -> None:
+    for t in range(total.size):
+        total[t] = a[t] + b[t]
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _accumulate(e: Floats, a: Floats) -> None:
+    for t in range(e.size):
+        e[t] += a[t]
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _window_sums(q: Floats, e: Floats, s: Floats, r: Floats) -> None:
+    """Sum each window of ``q.size - e.size + 1`` values, doubling the length of partial sums.
+
+    The length in binary says which partial sums make up the window, the shortest one first.
+    """
+    _copy(q, e)
+    size = q.size - 1
+    _add(q, q[1:], s[:size])
+    length, place = 2, 1
+    rest = (q.size - e.size + 1) >> 1
+    while True:
+        if rest & 1:
+            _accumulate(e, s[place:])
+            place += length
+        rest >>= 1
+        if not rest:
+            break
+        size -= length
+        _add(s, s[length:], r[:size])
+        s, r = r, s
+        length *= 2
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _greatest_of_cells(
+    e: Floats, low: int, first: int, sub: int, value: Floats, index: Integers
+) -> None:
+    """Take the samples from `low` on into their sub-cells' greatest value and its index."""
+    c = (first + low) // sub - first // sub
+    begin, end = 0, (first // sub + c + 1) * sub - first - low
+    while begin < e.size:
+        part = e[begin : min(end, e.size)]
+        best, at = np.float32(-1), 0
+        for t in range(part.size):
+            # Both ways have a value, so that nothing is to be foretold.
+            more = part[t] > best
+            best = part[t] if more else best
+            at = t if more else at
+        if best > value[c]:
+            value[c] = best
+            index[c] = low + begin + at
+        begin, end, c = end, end + sub, c + 1
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def crests(x: Floats, taps: Floats, radius: int, first: int, sub: int) -> tuple[Floats, Integers]:
+    """See `ecg_dask.kernels.crests`; without taps, `x` is the response itself."""
+    k = taps.size
+    n_cells = (first + x.size - 1) // sub - first // sub + 1 if x.size else 0
+    value = np.full(n_cells, np.float32(-1), np.float32)
+    index = np.full(n_cells, -1, np.int64)
+    # Whole sub-cells, and more of them the more a tile must know of its neighbours.
+    tile = max(TILE, 2 * (radius + k)) // sub * sub + sub
+    d = np.empty(tile + 2 * (radius + k), np.float32)
+    q, s, r = np.empty_like(d), np.empty_like(d), np.empty_like(d)
+    e = np.empty(tile, np.float32)
     start = 0
-    while start < n:
-        stop = _run_stop(w, start)
-        v = np.zeros(stop - start + 2 * radius, np.float32)
-        v[radius : radius + stop - start] = w[start:stop]
-        for low in range(start, stop, TILE):
-            high = min(low + TILE, stop)
-            for i in range(low, high):
-                e[i] = w[i] * w[i]
-            for m in range(1, radius + 1):
-                for i in range(low, high):
-                    j = i - start + radius
-                    e[i] = fma(v[j + m], v[j + m], fma(v[j - m], v[j - m], e[i]))
+    while start < x.size:
+        low = stop = start
+        while low <= stop and low < x.size:
+            high = min(((first + low) // tile + 1) * tile - first, x.size)
+            # The run is followed only as far as the tile reaches, to read each sample once.
+            stop = _recorded_until(x, stop, min(high + radius + k, x.size))
+            high = min(high, stop)
+            if high == low:
+                break
+            n = high - low
+            begin, end = max(start - low + radius, 0), min(stop - low + radius, n + 2 * radius)
+            around = q[: n + 2 * radius]
+            if k:
+                _differences(x, start, stop, low - radius - k + 1, d[: around.size + 2 * k - 1])
+                _convolve(d, taps, around)
+            else:
+                _copy(x[low - radius + begin :], around[begin:end])
+            _square(around, begin, end)
+            _window_sums(around, e[:n], s, r)
+            _greatest_of_cells(e[:n], low, first, sub, value, index)
+            low = high
         start = stop + 1
-    return e
+    return value, index
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
@@ -98,6 +241,25 @@ def cell_maxima(e: Floats, first: int, cell: int) -> Floats:
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _replace(ordered: Floats, old: Any, new: Any) -> None:
+    """Replace one value of an ascending array by another and keep the order."""
+    place, end = 0, ordered.size - 1
+    while place < end:
+        middle = (place + end) // 2
+        if ordered[middle] < old:
+            place = middle + 1
+        else:
+            end = middle
+    while place + 1 < ordered.size and ordered[place + 1] < new:
+        ordered[place] = ordered[place + 1]
+        place += 1
+    while place > 0 and ordered[place - 1] > new:
+        ordered[place] = ordered[place - 1]
+        place -= 1
+    ordered[place] = new
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
 def thresholds(maxima: Floats, peak_cells: int, median_radius: int, factor: float) -> Floats:
     """See `ecg_dask.kernels.thresholds`."""
     n = maxima.size
@@ -108,126 +270,57 @@ def thresholds(maxima: Floats, peak_cells: int, median_radius: int, factor: floa
             for j in range(max(begin, 0), min(begin + peak_cells, n)):
                 high[c] = max(high[c], maxima[j])
     floor = np.full(n, np.float32(-1), np.float32)
-    ordered = np.empty(2 * median_radius + 1, np.float32)
-    for c in range(n):
-        count = 0
-        for j in range(max(c - median_radius, 0), min(c + median_radius + 1, n)):
-            if high[j] >= 0:
-                place = count
-                while place > 0 and ordered[place - 1] > high[j]:
-                    ordered[place] = ordered[place - 1]
-                    place -= 1
-                ordered[place] = high[j]
-                count += 1
-        if count:
+    # The window's values in order; what is missing sorts behind them and is not counted.
+    ordered = np.full(2 * median_radius + 1, np.float32(np.inf), np.float32)
+    count = 0
+    for c in range(-median_radius, n):
+        gone, come = c - median_radius - 1, c + median_radius
+        old, new = np.float32(np.inf), np.float32(np.inf)
+        if gone >= 0 and high[gone] >= 0:
+            old = high[gone]
+            count -= 1
+        if come < n and high[come] >= 0:
+            new = high[come]
+            count += 1
+        _replace(ordered, old, new)
+        if c >= 0 and count:
             floor[c] = np.float32(factor) * ordered[(count - 1) // 2]
     return floor
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def _is_greatest(e: Floats, i: int, radius: int) -> bool:
-    """Tell whether e[i] is the first greatest value within `radius` and its run."""
-    for j in range(i - 1, max(i - radius, 0) - 1, -1):
-        if e[j] != e[j]:
-            break
-        if e[j] >= e[i]:
-            return False
-    for j in range(i + 1, min(i + radius + 1, e.size)):
-        if e[j] != e[j]:
-            break
-        if e[j] > e[i]:
-            return False
-    return True
-
-
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def peaks(e: Floats, floor: Floats, first: int, cell: int, radius: int) -> Integers:
-    """See `ecg_dask.kernels.peaks`."""
-    n_runs = 1
-    for i in range(1, e.size):
-        if e[i] == e[i] and e[i - 1] != e[i - 1]:
-            n_runs += 1
-    # Peaks of one run are more than `radius` samples apart.
-    found = np.empty(e.size // (radius + 1) + n_runs, np.int64)
+def summits(
+    value: Floats,
+    index: Integers,
+    floor: Floats,
+    first: int,
+    sub: int,
+    per_cell: int,
+    spacing: int,
+) -> Integers:
+    """See `ecg_dask.kernels.summits`."""
+    n = value.size
+    # Crests farther apart than this are more than `spacing` samples apart.
+    reach = (spacing - 1) // sub + 1
+    found = np.empty(n * sub // (spacing + 1) + 1, np.int64)
     count = 0
-    for c in range(floor.size):
-        begin = max((first // cell + c) * cell - first, 0)
-        end = min((first // cell + c + 1) * cell - first, e.size)
-        for i in range(begin, end):
-            if e[i] > floor[c] and _is_greatest(e, i, radius):
-                found[count] = i
+    for cell in range(floor.size):
+        begin = ((first // sub) // per_cell + cell) * per_cell - first // sub
+        for c in range(max(begin, 0), min(begin + per_cell, n)):
+            if value[c] > floor[cell] and _stands_out(value, index, c, reach, spacing):
+                found[count] = c
                 count += 1
     return found[:count].copy()
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def strongest(w: Floats, index: Integers, radius: int) -> tuple[Integers, NDArray[np.bool_]]:
-    """See `ecg_dask.kernels.strongest`."""
-    position = np.empty(index.size, np.int64)
-    at_edge = np.empty(index.size, np.bool_)
-    for b in range(index.size):
-        begin = end = index[b]
-        while begin > max(index[b] - radius, 0) and w[begin - 1] == w[begin - 1]:
-            begin -= 1
-        while end < min(index[b] + radius, w.size - 1) and w[end + 1] == w[end + 1]:
-            end += 1
-        best = begin
-        for i in range(begin + 1, end + 1):
-            if abs(w[i]) > abs(w[best]):
-                best = i
-        position[b] = best
-        at_edge[b] = (
-            best == 0
-            or best == w.size - 1
-            or w[best - 1] != w[best - 1]
-            or w[best + 1] != w[best + 1]
-        )
-    return position, at_edge
-
-
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def measure(
-    x: Floats,
-    e: Floats,
-    peak: Integers,
-    position: Integers,
-    near: int,
-    far: int,
-    wide: int,
-    plateau: int,
-) -> tuple[Floats, Floats]:
-    """See `ecg_dask.kernels.measure`."""
-    amplitude = np.empty(position.size, np.float32)
-    quality = np.empty(position.size, np.float32)
-    for b in range(position.size):
-        s = position[b]
-        begin = end = s
-        while begin > max(s - wide, 0) and x[begin - 1] == x[begin - 1]:
-            begin -= 1
-        while end < min(s + wide, x.size - 1) and x[end + 1] == x[end + 1]:
-            end += 1
-        height, noise = np.float32(0), np.float32(0)
-        n_height = n_noise = 0
-        for j in range(begin, end + 1):
-            distance = abs(j - s)
-            if distance >= near:
-                noise += e[j]
-                n_noise += 1
-                if distance <= far:
-                    height += x[s] - x[j]
-                    n_height += 1
-        amplitude[b] = height / np.float32(n_height) if n_height else np.float32(np.nan)
-        good = np.float32(0)
-        if n_noise:
-            share = noise / np.float32(n_noise) / e[peak[b]]
-            good = max(np.float32(0), np.float32(1) - np.float32(math.sqrt(share)))
-        good *= np.float32(end - begin + 1) / np.float32(2 * wide + 1)
-        begin = end = s
-        while begin > max(s - plateau, 0) and x[begin - 1] == x[s]:
-            begin -= 1
-        while end < min(s + plateau, x.size - 1) and x[end + 1] == x[s]:
-            end += 1
-        if end - begin + 1 >= plateau:
-            good *= np.float32(0.5)
-        quality[b] = good
-    return amplitude, quality
+def _stands_out(value: Floats, index: Integers, c: int, reach: int, spacing: int) -> bool:
+    """Tell whether a crest is the first greatest one within `spacing` samples."""
+    for distance in range(1, reach + 1):
+        j = c - distance
+        if j >= 0 and value[j] >= value[c] and index[c] - index[j] <= spacing:
+            return False
+        j = c + distance
+        if j < value.size and value[j] > value[c] and index[j] - index[c] <= spacing:
+            return False
+    return True

@@ -13,11 +13,24 @@ import numpy as np
 from numba import cuda, float32
 
 from ..arrays import namespace
+from .cuda_crests import crests, summits
+
+__all__ = [
+    "cell_maxima",
+    "crests",
+    "energy",
+    "measure",
+    "peaks",
+    "response",
+    "strongest",
+    "summits",
+    "thresholds",
+]
 
 THREADS = 256
 
-#: Most cells that a running median may span: a thread sorts them in its local memory.
-MEDIAN_CELLS = 128
+#: Threads a block of the running median, cells a thread, and most cells that it may span.
+MEDIAN_THREADS, CELLS_A_THREAD, MEDIAN_CELLS = 64, 16, 128
 
 
 def _launch(kernel: Any, n_threads: int, *arguments: Any) -> None:
@@ -105,42 +118,79 @@ def _cell_maxima(e: Any, first: int, cell: int, maxima: Any) -> None:
 
 def thresholds(maxima: Any, peak_cells: int, median_radius: int, factor: float) -> Any:
     """See `ecg_dask.kernels.thresholds`."""
-    high = namespace(maxima).empty_like(maxima)
     floor = namespace(maxima).empty_like(maxima)
-    _launch(_running_maximum, maxima.size, maxima, peak_cells, high)
-    _launch(_running_median, maxima.size, high, median_radius, np.float32(factor), floor)
+    if maxima.size:
+        blocks = -(-maxima.size // (MEDIAN_THREADS * CELLS_A_THREAD))
+        _thresholds[blocks, MEDIAN_THREADS](
+            maxima, peak_cells, median_radius, np.float32(factor), floor
+        )
     return floor
 
 
-@cuda.jit  # type: ignore[untyped-decorator]
-def _running_maximum(maxima: Any, peak_cells: int, high: Any) -> None:
-    c = cuda.grid(1)
-    if c >= maxima.size:
-        return
-    greatest = float32(-1)
-    if maxima[c] >= float32(0):
-        begin = c - peak_cells // 2
-        for j in range(max(begin, 0), min(begin + peak_cells, maxima.size)):
-            greatest = max(greatest, maxima[j])
-    high[c] = greatest
+#: Running maxima that a block keeps in shared memory, one unused after those of a thread.
+_ROOM = (MEDIAN_THREADS * CELLS_A_THREAD + MEDIAN_CELLS) * (CELLS_A_THREAD + 1) // CELLS_A_THREAD
 
 
 @cuda.jit  # type: ignore[untyped-decorator]
-def _running_median(high: Any, median_radius: int, factor: Any, floor: Any) -> None:
-    c = cuda.grid(1)
-    if c >= high.size:
-        return
-    ordered = cuda.local.array(MEDIAN_CELLS, float32)
-    count = 0
-    for j in range(max(c - median_radius, 0), min(c + median_radius + 1, high.size)):
-        if high[j] >= float32(0):
-            place = count
-            while place > 0 and ordered[place - 1] > high[j]:
-                ordered[place] = ordered[place - 1]
-                place -= 1
-            ordered[place] = high[j]
-            count += 1
-    floor[c] = factor * ordered[(count - 1) // 2] if count else float32(-1)
+def _thresholds(maxima: Any, peak_cells: int, radius: int, factor: Any, floor: Any) -> None:
+    high = cuda.shared.array(_ROOM, float32)
+    t = cuda.threadIdx.x
+    first = cuda.blockIdx.x * MEDIAN_THREADS * CELLS_A_THREAD
+    for p in range(t, MEDIAN_THREADS * CELLS_A_THREAD + 2 * radius, MEDIAN_THREADS):
+        c = first - radius + p
+        greatest = float32(-1)
+        if c >= 0 and c < maxima.size and maxima[c] >= float32(0):
+            begin = c - peak_cells // 2
+            for j in range(max(begin, 0), min(begin + peak_cells, maxima.size)):
+                greatest = max(greatest, maxima[j])
+        high[p + p // CELLS_A_THREAD] = greatest
+    cuda.syncthreads()
+
+    # The median of a cell is sought from that of the cell before it: `less` and `same` count the
+    # window's values below and equal to `median`.
+    low = t * CELLS_A_THREAD
+    median = high[low + radius + (low + radius) // CELLS_A_THREAD]
+    count, less, same = 0, 0, 0
+    for p in range(low, low + 2 * radius):
+        value = high[p + p // CELLS_A_THREAD]
+        count += value >= float32(0)
+        less += value >= float32(0) and value < median
+        same += value >= float32(0) and value == median
+    for p in range(low, low + CELLS_A_THREAD):
+        if p > low:
+            value = high[p - 1 + (p - 1) // CELLS_A_THREAD]
+            count -= value >= float32(0)
+            less -= value >= float32(0) and value < median
+            same -= value >= float32(0) and value == median
+        value = high[p + 2 * radius + (p + 2 * radius) // CELLS_A_THREAD]
+        count += value >= float32(0)
+        less += value >= float32(0) and value < median
+        same += value >= float32(0) and value == median
+        rank = (count - 1) // 2
+        while count > 0 and less > rank:
+            lower = float32(-1)
+            same = 0
+            for j in range(p, p + 2 * radius + 1):
+                value = high[j + j // CELLS_A_THREAD]
+                if value < median and value > lower:
+                    lower = value
+                    same = 0
+                same += value == lower
+            median = lower
+            less -= same
+        while count > 0 and less + same <= rank:
+            higher = float32(math.inf)
+            less += same
+            same = 0
+            for j in range(p, p + 2 * radius + 1):
+                value = high[j + j // CELLS_A_THREAD]
+                if value > median and value < higher:
+                    higher = value
+                    same = 0
+                same += value == higher
+            median = higher
+        if first + p < floor.size:
+            floor[first + p] = factor * median if count > 0 else float32(-1)
 
 
 def peaks(e: Any, floor: Any, first: int, cell: int, radius: int) -> Any:

@@ -17,18 +17,21 @@ import pandas as pd
 from dask.base import tokenize
 from dask.delayed import delayed
 
-from ..arrays import dataframe_library, namespace
-from ..beats import Beats, empty_table, one_layer, stack_waves
+from .. import kernels
+from ..arrays import dataframe_library, namespace, on_gpu
+from ..beats import Beats, empty_table, one_layer, span_table, stack_waves
 from ..recording import Recording
+from . import spans
 from .cut import cut
-from .detector import Detector, detect
+from .detector import Detections, Detector, detect, integrated_ricker
+from .runs import REASONS, Runs, join_runs, reasons_at
 
 #: Share of a record's beats, from its start, that are for training.
 TRAIN_SHARE = 0.75
 
 
 class Stretch(NamedTuple):
-    """What a block tells its neighbours, all of its core: a few numbers, whatever its length."""
+    """What a block tells the others, all of its core: a few numbers and its runs."""
 
     n_beats: int
     first_beat: int
@@ -40,21 +43,23 @@ class Stretch(NamedTuple):
     missing_before_first: bool
     missing_after_last: bool
     pruned: int
+    runs: Runs
 
 
 class Place(NamedTuple):
-    """Where a block's beats stand in their record."""
+    """Where a block's beats stand in their record, and the spans of the record near them."""
 
     row: int
     n_rows: int
     previous: int | None
     following: int | None
+    spans: Runs
 
 
 def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     """Find the beats of a recording on its first lead, and cut them out of every lead.
 
-    Nothing is computed here. Chunks that are shorter than the detector's halo are merged first;
+    Nothing is computed here. Chunks that are shorter than the halo are merged first;
     the beats do not depend on how the recording is cut into chunks.
 
     Parameters
@@ -77,7 +82,7 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     detector = Detector() if detector is None else detector
     fs, leads = recording.fs, recording.leads or ()
     widths = detector.widths(fs)
-    halo = detector.halo(fs)
+    halo = block_halo(detector, fs)
     signal = recording.signal
     signal = signal.rechunk({0: merge_short(signal.chunks[0], halo)})
     token = tokenize(signal.name, detector, fs, recording.name)
@@ -105,7 +110,9 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         stretches.append(segmented[2])
         start += size
 
-    places = delayed(place_stretches)(stretches, dask_key_name="place-" + token)
+    joined = delayed(_join)(stretches, fs, dask_key_name="join-" + token)
+    (joined,) = one_layer([joined], "joined-" + token)
+    places = delayed(place_stretches)(stretches, joined, sizes, dask_key_name="place-" + token)
     (places,) = one_layer([places], "places-" + token)
     table = [
         delayed(_table_block)(
@@ -116,8 +123,10 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     record = delayed(_record_row)(
         stretches, recording.name, fs, recording.n_samples, dask_key_name="record-" + token
     )
-    flat = one_layer([record, *table, *waves], "beats-" + token)
-    record, table, waves = flat[0], flat[1 : len(table) + 1], flat[len(table) + 1 :]
+    listed = delayed(_span_rows)(joined, recording.name, fs, dask_key_name="spans-" + token)
+    flat = one_layer([record, listed, *table, *waves], "beats-" + token)
+    record, listed = flat[:2]
+    table, waves = flat[2 : len(table) + 2], flat[len(table) + 2 :]
     library = dataframe_library(signal._meta)
     meta = empty_table()
     if library is not pd:
@@ -133,7 +142,28 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         unit=recording.unit,
         records=record,
         names=(recording.name,),
+        spans=listed,
     )
+
+
+def block_halo(detector: Detector, fs: float) -> int:
+    """Return how many samples before and behind its core a block needs at `fs` Hz."""
+    return max(detector.halo(fs), spans.halo(fs, _crest(detector, fs)))
+
+
+def _crest(detector: Detector, fs: float) -> int:
+    """Return how many samples on either side a sample's energy is made of."""
+    widths = detector.widths(fs)
+    return widths.wavelet + widths.energy + 1
+
+
+def _crests(x: Any, found: Detections, first: int, detector: Detector, fs: float) -> Any:
+    """Return the crests that spans are judged by: the detector's own, unless its cells differ."""
+    widths, sub = detector.widths(fs), spans.widths(fs).sub
+    if widths.sub == sub:
+        return found.crests
+    taps = integrated_ricker(detector.wavelet_s, fs, widths.wavelet)
+    return kernels.crests(x, taps, widths.energy, first, sub)[0]
 
 
 def merge_short(chunks: Sequence[int], shortest: int) -> tuple[int, ...]:
@@ -190,6 +220,7 @@ def segment_block(
     stop = start + core.shape[0]
     found = detect(x, first, (start, stop), detector, fs)
     widths = detector.widths(fs)
+    runs = spans.find_runs(x, _crests(x, found, first, detector, fs), first, (start, stop), fs)
     keep = found.next_sample - found.sample if detector.embed == "interval" else None
     waves, complete = cut(block, found.sample - first, widths.before, widths.after, keep)
 
@@ -207,10 +238,10 @@ def segment_block(
         "quality": found.quality,
         "complete": complete,
     }
-    return columns, waves, _stretch(found.sample, missing, lost, found.pruned)
+    return columns, waves, _stretch(found.sample, missing, lost, found.pruned, runs)
 
 
-def _stretch(sample: Any, missing: Any, lost: Any, pruned: int) -> Stretch:
+def _stretch(sample: Any, missing: Any, lost: Any, pruned: int, runs: Runs) -> Stretch:
     n_missing = int(missing.sum())
     any_beat = sample.size > 0
     return Stretch(
@@ -224,11 +255,18 @@ def _stretch(sample: Any, missing: Any, lost: Any, pruned: int) -> Stretch:
         missing_before_first=(int(lost[0]) if any_beat else n_missing) > 0,
         missing_after_last=(n_missing - int(lost[-1]) if any_beat else n_missing) > 0,
         pruned=pruned,
+        runs=runs,
     )
 
 
-def place_stretches(stretches: Sequence[Stretch]) -> list[Place]:
-    """Tell each block its row numbers, and the beats before and behind it without a gap between."""
+def _join(stretches: Sequence[Stretch], fs: float) -> Runs:
+    return join_runs([stretch.runs for stretch in stretches], fs)
+
+
+def place_stretches(
+    stretches: Sequence[Stretch], joined: Runs, sizes: Sequence[int]
+) -> list[Place]:
+    """Tell each block its row numbers, the beats next to it without a gap between, its spans."""
     n_rows = sum(stretch.n_beats for stretch in stretches)
     before = _neighbours(
         (s.n_beats, s.last_beat, s.missing_before_first, s.missing_after_last) for s in stretches
@@ -237,10 +275,15 @@ def place_stretches(stretches: Sequence[Stretch]) -> list[Place]:
         (s.n_beats, s.first_beat, s.missing_after_last, s.missing_before_first)
         for s in reversed(stretches)
     )[::-1]
+    stops = np.cumsum(sizes)
+    # The first span that ends behind the block's start, and the first that begins behind its stop.
+    begin = np.searchsorted(joined.stop, stops - sizes, side="right")
+    end = np.searchsorted(joined.start, stops, side="left")
     places = []
     row = 0
-    for stretch, previous, following in zip(stretches, before, behind, strict=True):
-        places.append(Place(row, n_rows, previous, following))
+    for i, stretch in enumerate(stretches):
+        within = Runs(*(column[begin[i] : end[i]] for column in joined))
+        places.append(Place(row, n_rows, before[i], behind[i], within))
         row += stretch.n_beats
     return places
 
@@ -269,6 +312,7 @@ def _table_block(columns: dict[str, Any], place: Place, record: str, fs: float) 
         rr_next[-1] = (place.following - sample[-1]) / fs
     row = place.row + np.arange(n)
     split = np.where(row < int(TRAIN_SHARE * place.n_rows), "train", "test")
+    within = reasons_at(place.spans, sample.get() if on_gpu(sample) else sample)
     library = dataframe_library(sample)
     frame = library.DataFrame(
         {
@@ -280,6 +324,7 @@ def _table_block(columns: dict[str, Any], place: Place, record: str, fs: float) 
             "amplitude": columns["amplitude"],
             "quality": columns["quality"],
             "complete": columns["complete"],
+            "span": library.Series(within.tolist(), dtype="str"),
             "split": library.Series(split.tolist(), dtype="str"),
         }
     )
@@ -304,3 +349,8 @@ def _record_row(
             "pruned": [sum(stretch.pruned for stretch in stretches)],
         }
     )
+
+
+def _span_rows(joined: Runs, record: str, fs: float) -> pd.DataFrame:
+    reasons = np.array(REASONS, dtype=object)[joined.reason]
+    return span_table(record, reasons.tolist(), joined.start, joined.stop, fs)

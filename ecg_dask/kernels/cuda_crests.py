@@ -1,0 +1,370 @@
+"""The energy's crests on CUDA: the signal is read once, and responses and energies stay on chip."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda, float32, int32
+
+from ..arrays import namespace
+
+#: Widest taps, radius and sub-cell that the fused kernel keeps in registers; 500 Hz has them.
+MOST_TAPS, LARGEST_RADIUS, LARGEST_SUB = 32, 15, 16
+
+#: About as many samples a thread works on. The more, the fewer are read twice.
+SAMPLES = 16
+
+#: About as many samples a block works on.
+TILE = 2048
+
+#: Threads a block of the kernels for wide widths, and the most that any block has.
+THREADS, MOST_THREADS = 256, 1024
+
+
+def crests(x: Any, taps: Any, radius: int, first: int, sub: int) -> tuple[Any, Any]:
+    """See `ecg_dask.kernels.crests`; without taps, `x` is the response itself."""
+    xp = namespace(x)
+    offset = first % sub
+    n_cells = (offset + x.size - 1) // sub + 1 if x.size else 0
+    value = xp.empty(n_cells, np.float32)
+    index = xp.empty(n_cells, np.int64)
+    if not n_cells:
+        return value, index
+    if 0 < taps.size <= MOST_TAPS and radius <= LARGEST_RADIUS and sub <= LARGEST_SUB:
+        fused = fused_crests(taps.tobytes(), radius, sub)
+        blocks = -(-n_cells // fused.cells)
+        fused.kernel[blocks, fused.threads](x, offset, value, index)
+        return value, index
+    q = xp.empty_like(x)
+    e = xp.empty_like(x)
+    blocks = -(-x.size // THREADS)
+    _squares[blocks, THREADS](x, xp.asarray(taps), q)
+    _energies[blocks, THREADS](x, q, radius, e)
+    _greatest[-(-n_cells // THREADS), THREADS](e, offset, sub, value, index)
+    return value, index
+
+
+@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+def _square_at(x: Any, taps: Any, i: int) -> Any:
+    """Return the square of the response at a recorded sample."""
+    if taps.size == 0:
+        return x[i] * x[i]
+    left, right = True, True
+    w = float32(0)
+    for m in range(taps.size):
+        before, after = float32(0), float32(0)
+        j = i - m
+        left = left and j > 0 and x[j - 1] == x[j - 1]
+        if left:
+            before = x[j] - x[j - 1]
+        j = i + m + 1
+        right = right and j < x.size and x[j] == x[j]
+        if right:
+            after = x[j] - x[j - 1]
+        w = cuda.fma(taps[m], before - after, w)
+    return w * w
+
+
+@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+def _energy_at(x: Any, q: Any, shift: int, radius: int, i: int) -> Any:
+    """Sum the squares around a recorded sample; that of sample j is ``q[j - shift]``."""
+    begin = i
+    end = i
+    while begin > max(i - radius, 0) and x[begin - 1] == x[begin - 1]:
+        begin -= 1
+    while end < min(i + radius, x.size - 1) and x[end + 1] == x[end + 1]:
+        end += 1
+    # halves[n] waits for its fellow of as many squares, 2 ** n.
+    halves = cuda.local.array(32, float32)
+    total = float32(0)
+    place = i - radius
+    length = 1
+    while length <= 2 * radius + 1:
+        if length & (2 * radius + 1):
+            block = float32(0)
+            for count in range(length):
+                j = place + count
+                block = q[j - shift] if begin <= j and j <= end else float32(0)
+                level = 0
+                while (count >> level) & 1:
+                    block = halves[level] + block
+                    level += 1
+                halves[level] = block
+            total += block
+            place += length
+        length *= 2
+    return total
+
+
+@cuda.jit  # type: ignore[untyped-decorator]
+def _squares(x: Any, taps: Any, q: Any) -> None:
+    i = cuda.grid(1)
+    if i < x.size and x[i] == x[i]:
+        q[i] = _square_at(x, taps, i)
+
+
+@cuda.jit  # type: ignore[untyped-decorator]
+def _energies(x: Any, q: Any, radius: int, e: Any) -> None:
+    i = cuda.grid(1)
+    if i < x.size:
+        e[i] = _energy_at(x, q, 0, radius, i) if x[i] == x[i] else float32(math.nan)
+
+
+@cuda.jit  # type: ignore[untyped-decorator]
+def _greatest(e: Any, offset: int, sub: int, value: Any, index: Any) -> None:
+    c = cuda.grid(1)
+    if c >= value.size:
+        return
+    best = float32(-1)
+    at = -1
+    for i in range(max(c * sub - offset, 0), min((c + 1) * sub - offset, e.size)):
+        if e[i] > best:
+            best = e[i]
+            at = i
+    value[c] = best
+    index[c] = at
+
+
+class Fused(NamedTuple):
+    """A kernel for certain widths, its threads a block and the sub-cells that a block finds."""
+
+    kernel: Any
+    threads: int
+    cells: int
+
+
+def _respond(taps: Any, samples: int, begin: int, end: int) -> Any:
+    """Return a function that takes some of the taps into `samples` responses."""
+    k = taps.size
+
+    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    def respond(d: Any, w: Any) -> None:
+        weights = cuda.const.array_like(taps)
+        for m in range(begin, end):
+            for r in range(samples):
+                w[r] = cuda.fma(weights[m], d[k - 1 + r - m] - d[k + r + m], w[r])
+
+    return respond
+
+
+def _double(samples: int, radius: int, length: int) -> Any:
+    """Return a function that makes partial sums of `length` of those of half as many squares."""
+    half, window = length // 2, 2 * radius + 1
+    # Shorter blocks lie before this one.
+    place = window & (length - 1)
+
+    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    def double(s: Any, e: Any) -> None:
+        if window >= length:
+            for c in range(samples + window - length):
+                s[c] = s[c] + s[c + half]
+            if window & length:
+                for r in range(samples):
+                    e[r] = e[r] + s[r + place]
+
+    return double
+
+
+@functools.cache
+def fused_crests(
+    taps: bytes, radius: int, sub: int, samples: int = SAMPLES, tile: int = TILE
+) -> Fused:
+    """Return the kernel for these taps (float32) and widths, about `samples` samples a thread.
+
+    A block takes the differences of its samples into shared memory, its threads keep those around
+    their own samples in registers, and exchange the squares of the responses through shared memory
+    again. Every loop has a constant length and every index is known not to be negative, so that
+    the compiler unrolls them and puts the arrays into registers: only so does arithmetic, and not
+    addressing, set the pace.
+
+    A block that meets a missing sample or an end of the recording sums sample by sample instead,
+    in the same order.
+    """
+    weights = np.frombuffer(taps, np.float32)
+    k = weights.size
+    per_thread = max(samples // sub, 1)
+    own = per_thread * sub
+    # Threads read `own` samples apart; where that is even, one unused value after as many keeps
+    # them out of each other's bank of shared memory.
+    padded = own % 2 == 0
+    step = own + 1 if padded else own
+    pad = own if padded else 1 << 30
+    multiple = math.lcm(own, 32) if padded else 32
+    threads = min(max(tile // own // multiple, 1) * multiple, MOST_THREADS)
+    row = threads + threads // pad
+    # The first and last `radius` responses are those of samples that other blocks own.
+    busy = (threads * own - 2 * radius) // own
+    cells = busy * per_thread
+    n_squares = cells * sub + 2 * radius
+    n_differences = threads * own + 2 * k - 1
+    n_rows = n_differences // threads
+    rest = n_differences - n_rows * threads
+    reach = own + 2 * k - 1
+    room_d, room_q = n_differences + n_differences // pad + 1, threads * step
+    window = own + 2 * radius
+    # Unrolled in parts, for there is a limit to a loop that the compiler unrolls.
+    respond_1, respond_2, respond_3, respond_4 = (
+        _respond(weights, own, min(k, begin), min(k, begin + 8)) for begin in (0, 8, 16, 24)
+    )
+    double_2, double_4, double_8, double_16 = (_double(own, radius, n) for n in (2, 4, 8, 16))
+
+    @cuda.jit  # type: ignore[untyped-decorator]
+    def kernel(x: Any, offset: int, value: Any, index: Any) -> None:
+        d = cuda.shared.array(room_d, float32)
+        q = cuda.shared.array(room_q, float32)
+        # The masks tell the compiler that no index is negative.
+        t = cuda.threadIdx.x & (MOST_THREADS - 1)
+        cell = (cuda.blockIdx.x & 0x7FFFFFFF) * cells
+        low = cell * sub - offset - radius - k + 1
+        missing = 1
+        if low >= 1 and low + n_differences <= x.size:
+            missing = 0
+            later = x[low:]
+            earlier = x[low - 1 :]
+            for n in range(n_rows):
+                change = later[t + n * threads] - earlier[t + n * threads]
+                missing = 1 if change != change else missing
+                d[t + t // pad + n * row] = change
+            if t < rest:
+                change = later[t + n_rows * threads] - earlier[t + n_rows * threads]
+                missing = 1 if change != change else missing
+                d[t + t // pad + n_rows * row] = change
+        if cuda.syncthreads_or(missing):
+            _sum_singly(x, offset, value, index, q, cell, t)
+            return
+
+        around = cuda.local.array(reach, float32)
+        w = cuda.local.array(own, float32)
+        for c in range(reach):
+            around[c] = d[t * step + c + c // pad]
+        for r in range(own):
+            w[r] = float32(0)
+        respond_1(around, w)
+        respond_2(around, w)
+        respond_3(around, w)
+        respond_4(around, w)
+        for r in range(own):
+            q[t * step + r] = w[r] * w[r]
+        cuda.syncthreads()
+
+        if t < busy:
+            s = cuda.local.array(window, float32)
+            e = cuda.local.array(own, float32)
+            for c in range(window):
+                s[c] = q[t * step + c + c // pad]
+            for r in range(own):
+                e[r] = s[r]
+            double_2(s, e)
+            double_4(s, e)
+            double_8(s, e)
+            double_16(s, e)
+            for c in range(per_thread):
+                best = float32(-1)
+                at = 0
+                for r in range(sub):
+                    if e[c * sub + r] > best:
+                        best = e[c * sub + r]
+                        at = r
+                this = cell + t * per_thread + c
+                if this < value.size:
+                    value[this] = best
+                    index[this] = this * sub - offset + at
+
+    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    def _sum_singly(x: Any, offset: int, value: Any, index: Any, q: Any, cell: int, t: int) -> None:
+        shared_taps = cuda.const.array_like(weights)
+        low = cell * sub - offset - radius
+        for p in range(t, n_squares, threads):
+            i = low + p
+            if i >= 0 and i < x.size and x[i] == x[i]:
+                q[p] = _square_at(x, shared_taps, i)
+        cuda.syncthreads()
+        for c in range(cell + t, min(cell + cells, value.size), threads):
+            best = float32(-1)
+            at = -1
+            for i in range(max(c * sub - offset, 0), min((c + 1) * sub - offset, x.size)):
+                if x[i] == x[i]:
+                    e = _energy_at(x, q, low, radius, i)
+                    if e > best:
+                        best = e
+                        at = i
+            value[c] = best
+            index[c] = at
+
+    return Fused(kernel, threads, cells)
+
+
+def summits(
+    value: Any, index: Any, floor: Any, first: int, sub: int, per_cell: int, spacing: int
+) -> Any:
+    """See `ecg_dask.kernels.summits`."""
+    xp = namespace(value)
+    if not value.size:
+        return xp.empty(0, np.int64)
+    mark, gather, room = _summit_kernels(sub, per_cell, spacing)
+    blocks = -(-value.size // THREADS)
+    place = xp.empty(blocks * room, np.int32)
+    count = xp.empty(blocks, np.int32)
+    mark[blocks, THREADS](value, index, floor, first // sub % per_cell, place, count)
+    end = xp.cumsum(count)
+    found = xp.empty(int(end[-1]), np.int64)
+    gather[-(-place.size // THREADS), THREADS](place, count, end, found)
+    return found
+
+
+@functools.cache
+def _summit_kernels(sub: int, per_cell: int, spacing: int) -> tuple[Any, Any, int]:
+    """Return the kernels that mark summits and gather them, and how many a block may have."""
+    reach = (spacing - 1) // sub + 1
+    # Summits are more than `spacing` samples apart.
+    room = min(THREADS * sub // (spacing + 1) + 1, THREADS)
+
+    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    def stands_out(value: Any, index: Any, c: int) -> Any:
+        for distance in range(1, reach + 1):
+            j = c - distance
+            if j >= 0 and value[j] >= value[c] and index[c] - index[j] <= spacing:
+                return False
+            j = c + distance
+            if j < value.size and value[j] > value[c] and index[j] - index[c] <= spacing:
+                return False
+        return True
+
+    @cuda.jit  # type: ignore[untyped-decorator]
+    def mark(value: Any, index: Any, floor: Any, head: int, place: Any, count: Any) -> None:
+        """Write the summits of each block of sub-cells in order, and their number."""
+        marked = cuda.shared.array(room, int32)
+        n_marked = cuda.shared.array(1, int32)
+        t = cuda.threadIdx.x
+        block = cuda.blockIdx.x
+        c = block * THREADS + t
+        if t == 0:
+            n_marked[0] = 0
+        cuda.syncthreads()
+        keeps = False
+        if c < value.size and value[c] > floor[(head + c) // per_cell]:
+            keeps = stands_out(value, index, c)
+        if keeps:
+            marked[cuda.atomic.add(n_marked, 0, 1)] = t
+        cuda.syncthreads()
+        if keeps:
+            rank = 0
+            for n in range(n_marked[0]):
+                if marked[n] < t:
+                    rank += 1
+            place[block * room + rank] = t
+        if t == 0:
+            count[block] = n_marked[0]
+
+    @cuda.jit  # type: ignore[untyped-decorator]
+    def gather(place: Any, count: Any, end: Any, found: Any) -> None:
+        i = cuda.grid(1)
+        block = i // room
+        rank = i - block * room
+        if block < count.size and rank < count[block]:
+            found[end[block] - count[block] + rank] = block * THREADS + place[i]
+
+    return mark, gather, room
