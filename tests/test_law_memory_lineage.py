@@ -76,7 +76,7 @@ def test_each_step_works_on_each_block_once(monkeypatch):
         return segment_block(*parts, **options)
 
     monkeypatch.setattr("ecg_dask.segment.halos.segment_block", spy)
-    recording = synthetic(120.0, 250.0, chunk=3_000).recording
+    recording = synthetic(240.0, 250.0, chunk=6_000).recording
     beats = find_beats(recording)
     chosen = beats.where(lambda table: table["amplitude"] > 0)
     with dask.config.set(scheduler="sync"):

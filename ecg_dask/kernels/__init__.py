@@ -1,7 +1,7 @@
 """Loops over samples and over beats, written twice: for the CPU and for CUDA.
 
 Each function takes arrays of one library and runs there. A missing sample (NaN) ends a run of
-samples, as the record's ends do: no sum, comparison or search crosses it. All sums are direct, in
+samples, as the record's ends do: no sum or search over samples crosses it. All sums are direct, in
 one stated order and in explicit fused multiply-adds, so that a sample's result depends neither on
 the block that it was computed in nor on the device.
 """
@@ -22,6 +22,10 @@ def _twin(array: Any) -> Any:
 
 def _beats_twin(array: Any) -> Any:
     return importlib.import_module(".cuda_beats" if on_gpu(array) else ".cpu_beats", __name__)
+
+
+def _on_cpu() -> Any:
+    return importlib.import_module(".cpu_beats", __name__)
 
 
 def response(x: Any, taps: Any) -> Any:
@@ -87,14 +91,74 @@ def energy_crests(w: Any, radius: int, first: int, sub: int) -> tuple[Any, Any]:
     return value, index
 
 
+def levels(
+    value: Any, head: int, peak_cells: int, level_radius: int, noise_radius: int
+) -> tuple[Any, Any]:
+    """Find how high the signal and the noise usually are around each cell of crests.
+
+    Parameters
+    ----------
+    value
+        What `crests` gave, float32 of shape (n_sub_cells,).
+    head
+        Sub-cells of the first cell that lie before the first one.
+    peak_cells
+        Cells of the running maximum.
+    level_radius, noise_radius
+        Cells on either side of a cell that the medians are over.
+
+    Returns
+    -------
+    level, noise
+        float32 of shape (n_cells,): the running median of the running maxima of the cells, and
+        that of their middles, -1 without any; see `cell_maxima`, `cell_middles` and `thresholds`.
+    """
+    level, noise = _beats_twin(value).levels(value, head, peak_cells, level_radius, noise_radius)
+    return level, noise
+
+
+def candidates(
+    value: Any, index: Any, level: Any, share: float, head: int, sub: int, spacing: int
+) -> tuple[Any, Any, Any]:
+    """Find the crests above `share` of the level that no crest nearby exceeds.
+
+    Parameters
+    ----------
+    value, index
+        What `crests` gave.
+    level
+        What `levels` gave.
+    share
+        Fraction of the level.
+    head
+        Sub-cells of the first cell that lie before the first one.
+    sub
+        Samples a sub-cell.
+    spacing
+        As in `summits`.
+
+    Returns
+    -------
+    summit, at, energy
+        int64, int64 and float32 of shape (n_candidates,): indices of the sub-cells, ascending,
+        and what they have in `index` and in `value`.
+    """
+    summit, at, energy = _beats_twin(value).candidates(
+        value, index, level, share, head, sub, spacing
+    )
+    return summit, at, energy
+
+
 def cell_maxima(e: Any, first: int, cell: int) -> Any:
     """Return the maximum of `e` in each cell of `cell` samples, -1 where it has no sample.
 
     Cells lie at multiples of `cell` in absolute sample numbers and `first` is that of ``e[0]``;
     the first cell returned is ``first // cell``. Of sub-cells, cells are made in the same way:
     ``cell_maxima(value, first // sub, per_cell)``.
+
+    A part of `levels`, for NumPy arrays alone.
     """
-    return _twin(e).cell_maxima(e, first, cell)
+    return _on_cpu().cell_maxima(e, first, cell)
 
 
 def thresholds(maxima: Any, peak_cells: int, median_radius: int, factor: float) -> Any:
@@ -103,8 +167,10 @@ def thresholds(maxima: Any, peak_cells: int, median_radius: int, factor: float) 
     The running maximum of cell c is over ``c - peak_cells // 2`` and the next ``peak_cells - 1``
     cells, the median (the lower one of an even number) over cells ``c - median_radius`` to
     ``c + median_radius``. Cells without a sample (-1) take no part.
+
+    A part of `levels`, for NumPy arrays alone.
     """
-    return _twin(maxima).thresholds(maxima, peak_cells, median_radius, factor)
+    return _on_cpu().thresholds(maxima, peak_cells, median_radius, factor)
 
 
 def summits(
@@ -117,6 +183,8 @@ def summits(
     spacing: int,
 ) -> Any:
     """Find the crests above their cell's `floor` that no crest nearby exceeds.
+
+    A part of `candidates`, for NumPy arrays alone.
 
     Parameters
     ----------
@@ -138,7 +206,7 @@ def summits(
     array
         int64 indices of the sub-cells, ascending.
     """
-    return _twin(value).summits(value, index, floor, first, sub, per_cell, spacing)
+    return _on_cpu().summits(value, index, floor, first, sub, per_cell, spacing)
 
 
 def cell_middles(value: Any, first: int, cell: int) -> Any:
@@ -146,8 +214,10 @@ def cell_middles(value: Any, first: int, cell: int) -> Any:
 
     Of an even number it is the greater one of the two in the middle. Cells and `first` as in
     `cell_maxima`.
+
+    A part of `levels`, for NumPy arrays alone.
     """
-    return _beats_twin(value).cell_middles(value, first, cell)
+    return _on_cpu().cell_middles(value, first, cell)
 
 
 def look(x: Any, narrow: Any, taps: Any, wide: Any, at: Any, radius: int) -> tuple[Any, Any, Any]:
@@ -220,11 +290,83 @@ def merits(
         where `flank` is the greatest crest an eighth to a quarter second away, `before` and
         `behind` are the distances to the next strong candidates on either side (at most `reach`),
         `nearest` is the lesser of the two, and `interval` and `usual sharpness` are means over the
-        strong candidates within reach. Strong is, in the first round, whose value exceeds
-        `STRONG`, and in the second, whose merit of the first exceeds `sure`. The constants are
+        strong candidates within reach, itself included. Strong is, in the first round, whose value
+        exceeds `STRONG`, and in the second, whose merit of the first exceeds `sure`. Without two
+        strong ones the second line is 1, without any the third. Where the level is not positive the
+        candidate's own energy stands for it, and noise that is not known is none. The constants are
         those of `ecg_dask.kernels.rules`.
     """
     return _beats_twin(value).merits(value, level, noise, summit, at, sharpness, head, reach, sure)
+
+
+def choose(
+    x: Any,
+    merit: Any,
+    threshold: float,
+    position: Any,
+    at_edge: Any,
+    energy: Any,
+    refractory: int,
+    first: int,
+    core: tuple[int, int],
+    after: int,
+    near: int,
+    far: int,
+    wide: int,
+    plateau: int,
+) -> tuple[Any, Any, Any, Any, int]:
+    """Choose the beats among the candidates, and measure those in the core.
+
+    Parameters
+    ----------
+    x
+        Samples, float32 of shape (n,), NaN where missing.
+    merit
+        What `merits` gave.
+    threshold
+        Merit that a beat exceeds.
+    position, at_edge
+        What `look` gave; the positions ascend. No beat is at an edge.
+    energy
+        What `candidates` gave.
+    refractory
+        As in `prune`.
+    first
+        Sample number of ``x[0]``.
+    core
+        Sample numbers ``[start, stop)``.
+    after
+        Samples within which the next beat is told.
+    near, far, wide, plateau
+        As in `measure`.
+
+    Returns
+    -------
+    sample, following
+        int64 of shape (n_beats,): sample numbers of the beats in the core, and of the beat that
+        follows each, in the core or not, where it is nearer than `after`, else the greatest int64.
+    amplitude, quality
+        What `measure` says of them.
+    pruned
+        Number of candidates in the core that exceed the threshold and are no beats.
+    """
+    sample, following, amplitude, quality, pruned = _beats_twin(x).choose(
+        x,
+        merit,
+        threshold,
+        position,
+        at_edge,
+        energy,
+        refractory,
+        first,
+        core,
+        after,
+        near,
+        far,
+        wide,
+        plateau,
+    )
+    return sample, following, amplitude, quality, pruned
 
 
 def prune(accepted: Any, position: Any, energy: Any, refractory: int) -> tuple[Any, Any]:
@@ -232,6 +374,8 @@ def prune(accepted: Any, position: Any, energy: Any, refractory: int) -> tuple[A
 
     Of equal ones the later is dropped. Each is compared with the accepted ones next to it,
     dropped or not.
+
+    A part of `choose`, for NumPy arrays alone.
 
     Parameters
     ----------
@@ -247,7 +391,7 @@ def prune(accepted: Any, position: Any, energy: Any, refractory: int) -> tuple[A
     kept, dropped
         bool of shape (n_candidates,).
     """
-    kept, dropped = _beats_twin(position).prune(accepted, position, energy, refractory)
+    kept, dropped = _on_cpu().prune(accepted, position, energy, refractory)
     return kept, dropped
 
 
@@ -255,6 +399,8 @@ def measure(
     x: Any, position: Any, margin: Any, near: int, far: int, wide: int, plateau: int
 ) -> tuple[Any, Any]:
     """Measure each beat on the signal.
+
+    A part of `choose`, for NumPy arrays alone.
 
     Parameters
     ----------
@@ -278,5 +424,5 @@ def measure(
         inverse of the margin, times the share of the samples within `wide` that the run has, halved
         for a clipped beat.
     """
-    amplitude, quality = _beats_twin(x).measure(x, position, margin, near, far, wide, plateau)
+    amplitude, quality = _on_cpu().measure(x, position, margin, near, far, wide, plateau)
     return amplitude, quality

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .cpu import Floats, Integers, _convolve, _differences
+from .cpu import Floats, Integers, _convolve, _differences, cell_maxima, summits, thresholds
 from .rules import APART, FAR_FLANK, NEAR_FLANK, PER_CELL, QUIET, ROOM, STRONG
 
 Flags = NDArray[np.bool_]
@@ -75,7 +75,7 @@ def look(
     d = np.empty(room + 2 * k, np.float32)
     w = np.empty(room, np.float32)
     for b in range(at.size):
-        start, stop = _run_around(x, at[b], radius + k + 1)
+        start, stop = _run_around(x, at[b], radius + k)
         low, high = max(start, at[b] - radius), min(stop, at[b] + radius + 1)
         responses = w[: high - low]
         around = d[: high - low + 2 * k - 1]
@@ -173,8 +173,9 @@ def merits(
 ) -> Floats:
     """See `ecg_dask.kernels.merits`."""
     share, alone = _standing(value, level, noise, summit, head, sharpness)
-    merit = _among_neighbours(at, share, _STRONG, sharpness, alone, reach)
-    return _among_neighbours(at, merit, np.float32(sure), sharpness, alone, reach)
+    merit: Floats = _among_neighbours(at, share, _STRONG, sharpness, alone, reach)
+    merit = _among_neighbours(at, merit, np.float32(sure), sharpness, alone, reach)
+    return merit
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
@@ -228,3 +229,54 @@ def measure(
             good *= np.float32(0.5)
         quality[b] = good
     return amplitude, quality
+
+
+def levels(
+    value: Floats, head: int, peak_cells: int, level_radius: int, noise_radius: int
+) -> tuple[Floats, Floats]:
+    """See `ecg_dask.kernels.levels`."""
+    maxima = cell_maxima(value, head, PER_CELL)
+    middles = cell_middles(value, head, PER_CELL)
+    level = thresholds(maxima, peak_cells, level_radius, 1.0)
+    return level, thresholds(middles, 1, noise_radius, 1.0)
+
+
+def candidates(
+    value: Floats, index: Integers, level: Floats, share: float, head: int, sub: int, spacing: int
+) -> tuple[Integers, Integers, Floats]:
+    """See `ecg_dask.kernels.candidates`."""
+    floor = np.float32(share) * level
+    summit = summits(value, index, floor, head * sub, sub, PER_CELL, spacing)
+    return summit, index[summit], value[summit]
+
+
+def choose(
+    x: Floats,
+    merit: Floats,
+    threshold: float,
+    position: Integers,
+    at_edge: Flags,
+    energy: Floats,
+    refractory: int,
+    first: int,
+    core: tuple[int, int],
+    after: int,
+    near: int,
+    far: int,
+    wide: int,
+    plateau: int,
+) -> tuple[Integers, Integers, Floats, Floats, int]:
+    """See `ecg_dask.kernels.choose`."""
+    sample = position + first
+    owned = (sample >= core[0]) & (sample < core[1])
+    accepted = merit > np.float32(threshold)
+    kept, dropped = prune(accepted & ~at_edge, position, energy, refractory)
+    pruned = int(((dropped | (accepted & at_edge)) & owned).sum())
+
+    sample, owned = sample[kept], owned[kept]
+    never = np.full(1, np.iinfo(np.int64).max)
+    following = np.concatenate([sample[1:], never])
+    following = np.where(following - sample < after, following, never)
+    margin = merit[kept][owned] / np.float32(threshold)
+    amplitude, quality = measure(x, sample[owned] - first, margin, near, far, wide, plateau)
+    return sample[owned], following[owned], amplitude, quality, pruned

@@ -10,6 +10,7 @@ import numpy as np
 from numba import cuda, float32, int32
 
 from ..arrays import namespace
+from .launch import launch
 
 #: Widest taps, radius and sub-cell that the fused kernel keeps in registers; 500 Hz has them.
 MOST_TAPS, LARGEST_RADIUS, LARGEST_SUB = 32, 15, 16
@@ -19,6 +20,9 @@ SAMPLES = 16
 
 #: About as many samples a block works on.
 TILE = 2048
+
+#: More values than any array in shared memory has.
+NO_PAD = 1 << 62
 
 #: Threads a block of the kernels for wide widths, and the most that any block has.
 THREADS, MOST_THREADS = 256, 1024
@@ -36,14 +40,14 @@ def crests(x: Any, taps: Any, radius: int, first: int, sub: int) -> tuple[Any, A
     if 0 < taps.size <= MOST_TAPS and radius <= LARGEST_RADIUS and sub <= LARGEST_SUB:
         fused = fused_crests(taps.tobytes(), radius, sub)
         blocks = -(-n_cells // fused.cells)
-        fused.kernel[blocks, fused.threads](x, offset, value, index)
+        launch(fused.kernel, blocks, fused.threads, x, offset, value, index)
         return value, index
     q = xp.empty_like(x)
     e = xp.empty_like(x)
     blocks = -(-x.size // THREADS)
-    _squares[blocks, THREADS](x, xp.asarray(taps), q)
-    _energies[blocks, THREADS](x, q, radius, e)
-    _greatest[-(-n_cells // THREADS), THREADS](e, offset, sub, value, index)
+    launch(_squares, blocks, THREADS, x, xp.asarray(taps), q)
+    launch(_energies, blocks, THREADS, x, q, radius, e)
+    launch(_greatest, -(-n_cells // THREADS), THREADS, e, offset, sub, value, index)
     return value, index
 
 
@@ -69,8 +73,11 @@ def _square_at(x: Any, taps: Any, i: int) -> Any:
 
 
 @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-def _energy_at(x: Any, q: Any, shift: int, radius: int, i: int) -> Any:
-    """Sum the squares around a recorded sample; that of sample j is ``q[j - shift]``."""
+def _energy_at(x: Any, q: Any, shift: int, radius: int, pad: int, i: int) -> Any:
+    """Sum the squares around a recorded sample; that of sample j is number ``j - shift`` of `q`.
+
+    One value is unused after as many as `pad`.
+    """
     begin = i
     end = i
     while begin > max(i - radius, 0) and x[begin - 1] == x[begin - 1]:
@@ -87,7 +94,8 @@ def _energy_at(x: Any, q: Any, shift: int, radius: int, i: int) -> Any:
             block = float32(0)
             for count in range(length):
                 j = place + count
-                block = q[j - shift] if begin <= j and j <= end else float32(0)
+                p = j - shift
+                block = q[p + p // pad] if begin <= j and j <= end else float32(0)
                 level = 0
                 while (count >> level) & 1:
                     block = halves[level] + block
@@ -110,7 +118,7 @@ def _squares(x: Any, taps: Any, q: Any) -> None:
 def _energies(x: Any, q: Any, radius: int, e: Any) -> None:
     i = cuda.grid(1)
     if i < x.size:
-        e[i] = _energy_at(x, q, 0, radius, i) if x[i] == x[i] else float32(math.nan)
+        e[i] = _energy_at(x, q, 0, radius, NO_PAD, i) if x[i] == x[i] else float32(math.nan)
 
 
 @cuda.jit  # type: ignore[untyped-decorator]
@@ -180,8 +188,8 @@ def fused_crests(
     the compiler unrolls them and puts the arrays into registers: only so does arithmetic, and not
     addressing, set the pace.
 
-    A block that meets a missing sample or an end of the recording sums sample by sample instead,
-    in the same order.
+    Where a block meets a missing sample or an end of the recording, the threads around it have
+    their sums done again sample by sample, in the same order.
     """
     weights = np.frombuffer(taps, np.float32)
     k = weights.size
@@ -191,30 +199,35 @@ def fused_crests(
     # them out of each other's bank of shared memory.
     padded = own % 2 == 0
     step = own + 1 if padded else own
-    pad = own if padded else 1 << 30
+    pad = own if padded else NO_PAD
     multiple = math.lcm(own, 32) if padded else 32
     threads = min(max(tile // own // multiple, 1) * multiple, MOST_THREADS)
     row = threads + threads // pad
     # The first and last `radius` responses are those of samples that other blocks own.
     busy = (threads * own - 2 * radius) // own
     cells = busy * per_thread
-    n_squares = cells * sub + 2 * radius
     n_differences = threads * own + 2 * k - 1
     n_rows = n_differences // threads
     rest = n_differences - n_rows * threads
     reach = own + 2 * k - 1
     room_d, room_q = n_differences + n_differences // pad + 1, threads * step
     window = own + 2 * radius
+    n_ahead = (window - 1) // own
+    room_touched = threads + n_ahead
     # Unrolled in parts, for there is a limit to a loop that the compiler unrolls.
     respond_1, respond_2, respond_3, respond_4 = (
         _respond(weights, own, min(k, begin), min(k, begin + 8)) for begin in (0, 8, 16, 24)
     )
     double_2, double_4, double_8, double_16 = (_double(own, radius, n) for n in (2, 4, 8, 16))
 
+    # Threads whose differences or squares a missing sample may be among.
+    far_back = (own + 2 * k - 2) // own
+
     @cuda.jit  # type: ignore[untyped-decorator]
     def kernel(x: Any, offset: int, value: Any, index: Any) -> None:
         d = cuda.shared.array(room_d, float32)
         q = cuda.shared.array(room_q, float32)
+        touched = cuda.shared.array(room_touched, int32)
         # The masks tell the compiler that no index is negative.
         t = cuda.threadIdx.x & (MOST_THREADS - 1)
         cell = (cuda.blockIdx.x & 0x7FFFFFFF) * cells
@@ -232,9 +245,9 @@ def fused_crests(
                 change = later[t + n_rows * threads] - earlier[t + n_rows * threads]
                 missing = 1 if change != change else missing
                 d[t + t // pad + n_rows * row] = change
-        if cuda.syncthreads_or(missing):
-            _sum_singly(x, offset, value, index, q, cell, t)
-            return
+        missing = cuda.syncthreads_or(missing)
+        if missing:
+            around_missing(x, low, t, d, touched)
 
         around = cuda.local.array(reach, float32)
         w = cuda.local.array(own, float32)
@@ -249,6 +262,8 @@ def fused_crests(
         for r in range(own):
             q[t * step + r] = w[r] * w[r]
         cuda.syncthreads()
+        if missing:
+            squares_singly(x, low + k - 1, t, q, touched)
 
         if t < busy:
             s = cuda.local.array(window, float32)
@@ -272,99 +287,63 @@ def fused_crests(
                 if this < value.size:
                     value[this] = best
                     index[this] = this * sub - offset + at
+        if missing:
+            cuda.syncthreads()
+            crests_singly(x, offset, value, index, q, cell, t, touched)
 
     @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def _sum_singly(x: Any, offset: int, value: Any, index: Any, q: Any, cell: int, t: int) -> None:
-        shared_taps = cuda.const.array_like(weights)
-        low = cell * sub - offset - radius
-        for p in range(t, n_squares, threads):
-            i = low + p
-            if i >= 0 and i < x.size and x[i] == x[i]:
-                q[p] = _square_at(x, shared_taps, i)
+    def around_missing(x: Any, low: int, t: int, d: Any, touched: Any) -> None:
+        """Make the differences beside missing samples zero, and note the threads that meet them."""
+        for p in range(t, room_touched, threads):
+            touched[p] = 0
         cuda.syncthreads()
-        for c in range(cell + t, min(cell + cells, value.size), threads):
-            best = float32(-1)
-            at = -1
-            for i in range(max(c * sub - offset, 0), min((c + 1) * sub - offset, x.size)):
-                if x[i] == x[i]:
-                    e = _energy_at(x, q, low, radius, i)
-                    if e > best:
-                        best = e
-                        at = i
-            value[c] = best
-            index[c] = at
+        for p in range(t, n_differences, threads):
+            i = low + p
+            change = float32(math.nan)
+            if i >= 1 and i < x.size:
+                change = x[i] - x[i - 1]
+            if change != change:
+                change = float32(0)
+                for back in range(far_back + 1):
+                    thread = p // own - back
+                    if thread >= 0 and thread < threads:
+                        touched[thread] = 1
+            d[p + p // pad] = change
+        cuda.syncthreads()
+
+    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    def squares_singly(x: Any, low: int, t: int, q: Any, touched: Any) -> None:
+        """Replace the squares of threads that met missing samples."""
+        shared_taps = cuda.const.array_like(weights)
+        for p in range(t, threads * own, threads):
+            if touched[p // own]:
+                i = low + p
+                recorded = i >= 0 and i < x.size and x[i] == x[i]
+                q[p + p // pad] = _square_at(x, shared_taps, i) if recorded else float32(0)
+        cuda.syncthreads()
+
+    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    def crests_singly(
+        x: Any, offset: int, value: Any, index: Any, q: Any, cell: int, t: int, touched: Any
+    ) -> None:
+        """Replace the crests of threads whose squares may be of more than one run."""
+        low = cell * sub - offset - radius
+        for c in range(t, min(cells, value.size - cell), threads):
+            thread = c // per_thread
+            mixed = touched[thread]
+            for ahead in range(1, n_ahead + 1):
+                mixed |= touched[thread + ahead]
+            if mixed:
+                best = float32(-1)
+                at = -1
+                begin = (cell + c) * sub - offset
+                for i in range(max(begin, 0), min(begin + sub, x.size)):
+                    if x[i] == x[i]:
+                        e = _energy_at(x, q, low, radius, pad, i)
+                        if e > best:
+                            best = e
+                            at = i
+                value[cell + c] = best
+                index[cell + c] = at
 
     return Fused(kernel, threads, cells)
-
-
-def summits(
-    value: Any, index: Any, floor: Any, first: int, sub: int, per_cell: int, spacing: int
-) -> Any:
-    """See `ecg_dask.kernels.summits`."""
-    xp = namespace(value)
-    if not value.size:
-        return xp.empty(0, np.int64)
-    mark, gather, room = _summit_kernels(sub, per_cell, spacing)
-    blocks = -(-value.size // THREADS)
-    place = xp.empty(blocks * room, np.int32)
-    count = xp.empty(blocks, np.int32)
-    mark[blocks, THREADS](value, index, floor, first // sub % per_cell, place, count)
-    end = xp.cumsum(count)
-    found = xp.empty(int(end[-1]), np.int64)
-    gather[-(-place.size // THREADS), THREADS](place, count, end, found)
-    return found
-
-
-@functools.cache
-def _summit_kernels(sub: int, per_cell: int, spacing: int) -> tuple[Any, Any, int]:
-    """Return the kernels that mark summits and gather them, and how many a block may have."""
-    reach = (spacing - 1) // sub + 1
-    # Summits are more than `spacing` samples apart.
-    room = min(THREADS * sub // (spacing + 1) + 1, THREADS)
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def stands_out(value: Any, index: Any, c: int) -> Any:
-        for distance in range(1, reach + 1):
-            j = c - distance
-            if j >= 0 and value[j] >= value[c] and index[c] - index[j] <= spacing:
-                return False
-            j = c + distance
-            if j < value.size and value[j] > value[c] and index[j] - index[c] <= spacing:
-                return False
-        return True
-
-    @cuda.jit  # type: ignore[untyped-decorator]
-    def mark(value: Any, index: Any, floor: Any, head: int, place: Any, count: Any) -> None:
-        """Write the summits of each block of sub-cells in order, and their number."""
-        marked = cuda.shared.array(room, int32)
-        n_marked = cuda.shared.array(1, int32)
-        t = cuda.threadIdx.x
-        block = cuda.blockIdx.x
-        c = block * THREADS + t
-        if t == 0:
-            n_marked[0] = 0
-        cuda.syncthreads()
-        keeps = False
-        if c < value.size and value[c] > floor[(head + c) // per_cell]:
-            keeps = stands_out(value, index, c)
-        if keeps:
-            marked[cuda.atomic.add(n_marked, 0, 1)] = t
-        cuda.syncthreads()
-        if keeps:
-            rank = 0
-            for n in range(n_marked[0]):
-                if marked[n] < t:
-                    rank += 1
-            place[block * room + rank] = t
-        if t == 0:
-            count[block] = n_marked[0]
-
-    @cuda.jit  # type: ignore[untyped-decorator]
-    def gather(place: Any, count: Any, end: Any, found: Any) -> None:
-        i = cuda.grid(1)
-        block = i // room
-        rank = i - block * room
-        if block < count.size and rank < count[block]:
-            found[end[block] - count[block] + rank] = block * THREADS + place[i]
-
-    return mark, gather, room

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from dataclasses import dataclass, fields
@@ -315,56 +316,45 @@ def detect(x: Any, first: int, core: tuple[int, int], detector: Detector, fs: fl
     fs
         Sampling rate in Hz.
     """
-    xp = namespace(x)
     w = detector.widths(fs)
-    taps = integrated_ricker(detector.wavelet_s, fs, w.wavelet)
+    narrow, taps, wide = _wavelets(detector, fs)
     if detector.convolution == "fft":
         value, index = kernels.energy_crests(fft_response(x, taps), w.energy, first, w.sub)
     else:
         value, index = kernels.crests(x, taps, w.energy, first, w.sub)
-    first_sub = first // w.sub
-    maxima = kernels.cell_maxima(value, first_sub, PER_CELL)
-    level = kernels.thresholds(maxima, w.peak_cells, w.median_radius, 1.0)
-    middles = kernels.cell_middles(value, first_sub, PER_CELL)
-    noise = kernels.thresholds(middles, 1, w.noise_radius, 1.0)
-    floor = xp.float32(CANDIDATE) * level
-    summit = kernels.summits(value, index, floor, first, w.sub, PER_CELL, w.spacing)
-    at, energy = index[summit], value[summit]
-    narrow = integrated_ricker(detector.narrow_s, fs, w.narrow)
-    wide = integrated_ricker(detector.wide_s, fs, w.wide_wavelet)
+    head = first // w.sub % PER_CELL
+    level, noise = kernels.levels(value, head, w.peak_cells, w.median_radius, w.noise_radius)
+    summit, at, energy = kernels.candidates(value, index, level, CANDIDATE, head, w.sub, w.spacing)
     sharpness, position, at_edge = kernels.look(x, narrow, taps, wide, at, w.refine)
-    merit = kernels.merits(
-        value,
-        level,
-        noise,
-        summit,
-        at,
-        sharpness,
-        first_sub % PER_CELL,
-        w.rhythm,
-        SURE * detector.threshold,
+    sure = SURE * detector.threshold
+    merit = kernels.merits(value, level, noise, summit, at, sharpness, head, w.rhythm, sure)
+    sample, following, amplitude, quality, pruned = kernels.choose(
+        x,
+        merit,
+        detector.threshold,
+        position,
+        at_edge,
+        energy,
+        w.refractory,
+        first,
+        core,
+        w.after,
+        w.near,
+        w.far,
+        w.wide,
+        w.plateau,
     )
-    accepted = merit > xp.float32(detector.threshold)
-    kept, dropped = kernels.prune(accepted & ~at_edge, position, energy, w.refractory)
-    pruned = _count_within(position[dropped | (accepted & at_edge)] + first, core)
+    return Detections(sample, following, amplitude, quality, pruned, value)
 
-    position, merit = position[kept], merit[kept]
-    sample = position + first
-    never = xp.full(1, xp.iinfo(xp.int64).max, dtype=xp.int64)
-    following = xp.concatenate([sample[1:], never])
-    following = xp.where(following - sample < w.after, following, never)
-    owned = (sample >= core[0]) & (sample < core[1])
-    margin = merit[owned] / xp.float32(detector.threshold)
-    amplitude, quality = kernels.measure(
-        x, position[owned], margin, w.near, w.far, w.wide, w.plateau
-    )
-    return Detections(
-        sample=sample[owned],
-        next_sample=following[owned],
-        amplitude=amplitude,
-        quality=quality,
-        pruned=pruned,
-        crests=value,
+
+@functools.lru_cache(maxsize=64)
+def _wavelets(detector: Detector, fs: float) -> tuple[Any, Any, Any]:
+    """Return the halves of the narrow, the usual and the wide wavelet. Nobody writes to them."""
+    w = detector.widths(fs)
+    return (
+        integrated_ricker(detector.narrow_s, fs, w.narrow),
+        integrated_ricker(detector.wavelet_s, fs, w.wavelet),
+        integrated_ricker(detector.wide_s, fs, w.wide_wavelet),
     )
 
 
@@ -373,6 +363,8 @@ def fft_response(x: Any, taps: Any) -> Any:
 
     Responses reach across missing samples.
     """
+    if not x.size:
+        return x
     xp = namespace(x)
     oaconvolve = importlib.import_module(
         "cupyx.scipy.signal" if on_gpu(x) else "scipy.signal"
@@ -380,13 +372,7 @@ def fft_response(x: Any, taps: Any) -> Any:
     difference = xp.zeros(x.size + 1, dtype=xp.float32)
     difference[1:-1] = xp.nan_to_num(xp.diff(x), copy=False)
     kernel = xp.asarray(np.concatenate([-taps[::-1], taps]))
-    if not x.size:
-        return x
     # Sample i takes the differences i - k + 1 to i + k; that of sample j is at j.
     whole = oaconvolve(difference, kernel)
     w = whole[taps.size : taps.size + x.size]
     return xp.where(xp.isnan(x), x, w.astype(xp.float32))
-
-
-def _count_within(sample: Any, core: tuple[int, int]) -> int:
-    return int(((sample >= core[0]) & (sample < core[1])).sum())

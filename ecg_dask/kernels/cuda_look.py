@@ -1,0 +1,277 @@
+"""A narrower and a wider look at candidates, on CUDA."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import boolean, cuda, float32, int32
+
+from ..arrays import namespace
+from .launch import launch
+
+#: Widest taps and radius that the kernel keeps in registers; 500 Hz has them.
+MOST_TAPS, LARGEST_RADIUS = 48, 32
+
+#: Threads a block, samples a thread, and taps that are unrolled at a time.
+THREADS, OWN, TOGETHER = 128, 8, 8
+
+
+def look(x: Any, narrow: Any, taps: Any, wide: Any, at: Any, radius: int) -> tuple[Any, Any, Any]:
+    """See `ecg_dask.kernels.look`."""
+    xp = namespace(x)
+    sharpness = xp.empty(at.size, np.float32)
+    position = xp.empty(at.size, np.int64)
+    at_edge = xp.empty(at.size, bool)
+    found = (sharpness, position, at_edge)
+    if max(narrow.size, taps.size, wide.size) <= MOST_TAPS and radius <= LARGEST_RADIUS:
+        near = near_look(narrow.tobytes(), taps.tobytes(), wide.tobytes(), radius)
+        blocks = -(-at.size // near.candidates)
+        launch(near.kernel, blocks, THREADS, x, at, *found)
+        return found
+    kernels = (xp.asarray(half) for half in (narrow, taps, wide))
+    launch(_look_far, at.size, THREADS, x, *kernels, at, radius, *found)
+    return found
+
+
+class Near(NamedTuple):
+    """A kernel for certain taps and radius, and the candidates a block."""
+
+    kernel: Any
+    candidates: int
+
+
+def _respond(halves: list[Any], begin: int, end: int) -> Any:
+    """Return a function that takes some taps of three kernels into `OWN` responses each.
+
+    What a tap is multiplied by is the same for all three.
+    """
+    k = max(half.size for half in halves)
+    k_1, k_2, k_3 = (half.size for half in halves)
+    taps_1, taps_2, taps_3 = halves
+
+    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    def respond(d: Any, w_1: Any, w_2: Any, w_3: Any) -> None:
+        weights_1 = cuda.const.array_like(taps_1)
+        weights_2 = cuda.const.array_like(taps_2)
+        weights_3 = cuda.const.array_like(taps_3)
+        for m in range(begin, end):
+            for r in range(OWN):
+                change = d[k - 1 + r - m] - d[k + r + m]
+                if m < k_1:
+                    w_1[r] = cuda.fma(weights_1[m], change, w_1[r])
+                if m < k_2:
+                    w_2[r] = cuda.fma(weights_2[m], change, w_2[r])
+                if m < k_3:
+                    w_3[r] = cuda.fma(weights_3[m], change, w_3[r])
+
+    return respond
+
+
+def _then(first: Any, second: Any) -> Any:
+    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    def both(d: Any, w_1: Any, w_2: Any, w_3: Any) -> None:
+        first(d, w_1, w_2, w_3)
+        second(d, w_1, w_2, w_3)
+
+    return both
+
+
+@functools.cache
+def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
+    """Return the kernel for these taps (float32) and this radius.
+
+    A candidate's samples are a row in shared memory, in which what lies outside its run is as high
+    as the run's end: the differences there are zero. A few threads share a candidate; each makes
+    the responses at `OWN` samples from differences in registers.
+    """
+    halves = [np.frombuffer(half, np.float32) for half in (narrow, taps, wide)]
+    k = max(half.size for half in halves)
+    sharing = -(-(2 * radius + 1) // OWN)
+    candidates = THREADS // sharing
+    length = sharing * OWN + 2 * k
+    # An odd length keeps threads out of each other's bank of shared memory.
+    step = length | 1
+    room = candidates * step
+    warps = THREADS // 32
+    rounds = -(-length // 32)
+    center = radius + k
+    window = OWN + 2 * k - 1
+    respond = functools.reduce(
+        _then,
+        [_respond(halves, m, min(m + TOGETHER, k)) for m in range(0, k, TOGETHER)],
+    )
+
+    @cuda.jit  # type: ignore[untyped-decorator]
+    def kernel(x: Any, at: Any, sharpness: Any, position: Any, at_edge: Any) -> None:
+        row = cuda.shared.array(room, float32)
+        start = cuda.shared.array(THREADS, int32)
+        stop = cuda.shared.array(THREADS, int32)
+        steep = cuda.shared.array(THREADS, float32)
+        usual = cuda.shared.array(THREADS, float32)
+        high = cuda.shared.array(THREADS, float32)
+        place = cuda.shared.array(THREADS, int32)
+        t = cuda.threadIdx.x & (THREADS - 1)
+        first = cuda.blockIdx.x * candidates
+        start[t] = 0
+        stop[t] = length
+        cuda.syncthreads()
+
+        missing = 0
+        lane = t & 31
+        for b in range(t // 32, min(candidates, at.size - first), warps):
+            low = at[first + b] - center
+            for n in range(rounds):
+                o = lane + 32 * n
+                if o < length:
+                    value = float32(0)
+                    recorded = low + o >= 0 and low + o < x.size
+                    if recorded:
+                        value = x[low + o]
+                        recorded = value == value
+                    row[b * step + o] = value
+                    if not recorded:
+                        missing = 1
+                        if o < center:
+                            cuda.atomic.max(start, b, o + 1)
+                        else:
+                            cuda.atomic.min(stop, b, o)
+        if cuda.syncthreads_or(missing):
+            for b in range(t // 32, min(candidates, at.size - first), warps):
+                for n in range(rounds):
+                    o = lane + 32 * n
+                    if o < start[b]:
+                        row[b * step + o] = row[b * step + start[b]]
+                    elif o >= stop[b] and o < length:
+                        row[b * step + o] = row[b * step + stop[b] - 1]
+            cuda.syncthreads()
+
+        b = t // sharing
+        part = t - b * sharing
+        if b < candidates and first + b < at.size:
+            d = cuda.local.array(window, float32)
+            w_1 = cuda.local.array(OWN, float32)
+            w_2 = cuda.local.array(OWN, float32)
+            w_3 = cuda.local.array(OWN, float32)
+            here = b * step + part * OWN
+            for c in range(window):
+                d[c] = row[here + c + 1] - row[here + c]
+            for r in range(OWN):
+                w_1[r] = float32(0)
+                w_2[r] = float32(0)
+                w_3[r] = float32(0)
+            respond(d, w_1, w_2, w_3)
+            # The samples of this thread that are looked at.
+            begin = max(start[b] - k - part * OWN, 0)
+            end = min(stop[b] - k - part * OWN, 2 * radius + 1 - part * OWN)
+            best_1, best_2, best_3 = float32(-1), float32(-1), float32(-1)
+            best = 0
+            for r in range(OWN):
+                if begin <= r and r < end:
+                    best_1 = max(best_1, abs(w_1[r]))
+                    best_2 = max(best_2, abs(w_2[r]))
+                    if abs(w_3[r]) > best_3:
+                        best_3 = abs(w_3[r])
+                        best = r
+            steep[t] = best_1
+            usual[t] = best_2
+            high[t] = best_3
+            place[t] = k + part * OWN + best
+        cuda.syncthreads()
+
+        if t < candidates and first + t < at.size:
+            low = t * sharing
+            best_1, best_2, best_3 = steep[low], usual[low], high[low]
+            best = place[low]
+            for n in range(low + 1, low + sharing):
+                best_1 = max(best_1, steep[n])
+                best_2 = max(best_2, usual[n])
+                if high[n] > best_3:
+                    best_3 = high[n]
+                    best = place[n]
+            ratio = best_1 / best_2 if best_2 > float32(0) else float32(0)
+            sharpness[first + t] = ratio * ratio
+            position[first + t] = at[first + t] - center + best
+            at_edge[first + t] = best == start[t] or best == stop[t] - 1
+
+    return Near(kernel, candidates)
+
+
+@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+def _response_at(x: Any, taps: Any, start: int, stop: int, i: int) -> Any:
+    """Return the absolute response at a sample of the run that the bounds are of, if in reach."""
+    w = float32(0)
+    for m in range(taps.size):
+        before, after = float32(0), float32(0)
+        j = i - m
+        if j > start:
+            before = x[j] - x[j - 1]
+        j = i + m + 1
+        if j < stop:
+            after = x[j] - x[j - 1]
+        w = cuda.fma(taps[m], before - after, w)
+    return abs(w)
+
+
+@cuda.jit  # type: ignore[untyped-decorator]
+def _look_far(
+    x: Any,
+    narrow: Any,
+    taps: Any,
+    wide: Any,
+    at: Any,
+    radius: int,
+    sharpness: Any,
+    position: Any,
+    at_edge: Any,
+) -> None:
+    """Look at one candidate a block, whatever the widths."""
+    bounds = cuda.shared.array(2, int32)
+    steep = cuda.shared.array(THREADS, float32)
+    usual = cuda.shared.array(THREADS, float32)
+    high = cuda.shared.array(THREADS, float32)
+    place = cuda.shared.array(THREADS, int32)
+    t = cuda.threadIdx.x
+    center = at[cuda.blockIdx.x]
+    reach = radius + max(narrow.size, max(taps.size, wide.size)) + 1
+    if t == 0:
+        bounds[0] = -reach
+        bounds[1] = reach + 1
+    cuda.syncthreads()
+    for o in range(t - reach, reach + 1, THREADS):
+        i = center + o
+        if i < 0 or i >= x.size or x[i] != x[i]:
+            if o < 0:
+                cuda.atomic.max(bounds, 0, o + 1)
+            else:
+                cuda.atomic.min(bounds, 1, o)
+    cuda.syncthreads()
+    start, stop = center + bounds[0], center + bounds[1]
+    best_1, best_2, best_3 = float32(-1), float32(-1), float32(-1)
+    best = 0
+    for o in range(t - radius, radius + 1, THREADS):
+        i = center + o
+        if i >= start and i < stop:
+            best_1 = max(best_1, _response_at(x, narrow, start, stop, i))
+            best_2 = max(best_2, _response_at(x, taps, start, stop, i))
+            w = _response_at(x, wide, start, stop, i)
+            if w > best_3:
+                best_3 = w
+                best = o
+    steep[t] = best_1
+    usual[t] = best_2
+    high[t] = best_3
+    place[t] = best
+    cuda.syncthreads()
+    if t == 0:
+        for n in range(1, THREADS):
+            best_1 = max(best_1, steep[n])
+            best_2 = max(best_2, usual[n])
+            if high[n] > best_3 or (high[n] == best_3 and place[n] < best):
+                best_3 = high[n]
+                best = place[n]
+        ratio = best_1 / best_2 if best_2 > float32(0) else float32(0)
+        sharpness[cuda.blockIdx.x] = ratio * ratio
+        position[cuda.blockIdx.x] = center + best
+        at_edge[cuda.blockIdx.x] = boolean(best == bounds[0] or best == bounds[1] - 1)
