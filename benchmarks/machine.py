@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import ecg_dask
 
 
 def machine() -> str:
@@ -16,9 +19,9 @@ def machine() -> str:
         names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = names[0].partition(":")[2].strip() if names else model
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    packages = ("ecg_dask", "dask", "numba", "numpy", "pandas", "torch")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    return (
-        f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB; "
-        f"Python {platform.python_version()}, {versions}"
-    )
+    versions = [f"Python {platform.python_version()}", f"ecg_dask {ecg_dask.__version__}"]
+    for name in ("dask", "numba", "numba-cuda", "numpy", "pandas", "torch"):
+        # A machine of a cluster may have some of them in other ways than by a package.
+        with contextlib.suppress(PackageNotFoundError):
+            versions.append(f"{name} {version(name)}")
+    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB; {', '.join(versions)}"

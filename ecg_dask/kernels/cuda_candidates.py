@@ -14,10 +14,10 @@ from .launch import launch
 from .rules import PER_CELL
 
 #: Sub-cells a block and a thread of the kernel that marks.
-SPAN, OWN = 1024, 8
+SPAN, OWN = 2048, 8
 
 #: Words of marks a block, and threads a block of the kernel that gathers.
-WORDS, GATHERING = 32, 64
+WORDS, GATHERING = 64, 96
 ROOM = WORDS + 1
 
 
@@ -115,6 +115,7 @@ def mark_kernel(sub: int, spacing: int) -> Any:
     threads = SPAN // OWN
     width = SPAN + 2 * reach
     room = width + width // OWN + 1
+    rounds = -(-width // threads)
     size = OWN + 2 * sure
     maxima = _window_maxima(size, max(sure, 1))
 
@@ -133,9 +134,17 @@ def mark_kernel(sub: int, spacing: int) -> Any:
         if t < 2:
             n_left[t] = 0
         low = first - reach
-        for p in range(t, width, threads):
+        # All loads first, so that they are under way together.
+        loaded = cuda.local.array(rounds, float32)
+        for n in range(rounds):
+            p = t + n * threads
             c = low + p
-            near[p + p // OWN] = value[c] if c >= 0 and c < value.size else float32(-1)
+            inside = c >= 0 and c < value.size and p < width
+            loaded[n] = value[c] if inside else float32(-1)
+        for n in range(rounds):
+            p = t + n * threads
+            if p < width:
+                near[p + p // OWN] = loaded[n]
         cuda.syncthreads()
 
         # Whether there is anything, and whether it is the first greatest one.

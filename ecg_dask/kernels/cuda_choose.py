@@ -20,6 +20,9 @@ ROOM_WORDS = WORDS + 1
 #: Most samples around beats that a block keeps in shared memory.
 ROOM = 10_000
 
+#: Beats whose samples a warp loads together.
+BATCH = 4
+
 #: Stands for the next beat where there is none near.
 NEVER = np.iinfo(np.int64).max
 
@@ -166,6 +169,7 @@ def measure_kernel(near: int, far: int, wide: int, plateau: int) -> Any:
     room = group * length if staged else 1
     warps = THREADS // 32
     rounds = -(-(2 * wide + 1) // 32)
+    in_flight = BATCH * rounds if staged else 1
 
     @cuda.jit(device=True)  # type: ignore[untyped-decorator]
     def measure(
@@ -209,6 +213,7 @@ def measure_kernel(near: int, far: int, wide: int, plateau: int) -> Any:
     ) -> None:
         row = cuda.shared.array(room, float32)
         beat = cuda.shared.array(THREADS, int64)
+        place = cuda.shared.array(THREADS, int64)
         begin = cuda.shared.array(THREADS, int32)
         end = cuda.shared.array(THREADS, int32)
         own = cuda.shared.array(ROOM_WORDS, int32)
@@ -223,33 +228,43 @@ def measure_kernel(near: int, far: int, wide: int, plateau: int) -> Any:
         begin[t] = -wide
         end[t] = wide + 1
         cuda.syncthreads()
+        if t < ahead[WORDS]:
+            place[t] = position[beat[t]]
+        cuda.syncthreads()
         n_beats = ahead[WORDS]
         out = before[block] & LOWER
 
+        value = cuda.local.array(in_flight, float32)
         for low in range(0, n_beats, group):
             high = min(low + group, n_beats)
             if staged:
-                for n in range(low + t // 32, high, warps):
-                    s = position[beat[n]]
-                    here = (n - low) * length + seen
-                    for turn in range(rounds):
-                        o = (t & 31) + 32 * turn - wide
-                        if o <= wide:
-                            value = float32(math.nan)
-                            if s + o >= 0 and s + o < x.size:
-                                value = x[s + o]
-                            if abs(o) <= seen:
-                                row[here + o] = value
-                            if value != value:
-                                if o < 0:
-                                    cuda.atomic.max(begin, n, o + 1)
-                                else:
-                                    cuda.atomic.min(end, n, o)
+                for n in range(low + t // 32, high, warps * BATCH):
+                    # All loads first, so that they are under way together.
+                    for c in range(BATCH):
+                        s = place[min(n + c * warps, high - 1)]
+                        for turn in range(rounds):
+                            o = (t & 31) + 32 * turn - wide
+                            inside = s + o >= 0 and s + o < x.size and o <= wide
+                            value[c * rounds + turn] = x[s + o] if inside else float32(math.nan)
+                    for c in range(BATCH):
+                        m = n + c * warps
+                        here = (m - low) * length + seen
+                        for turn in range(rounds):
+                            o = (t & 31) + 32 * turn - wide
+                            height = value[c * rounds + turn]
+                            if m < high and o <= wide:
+                                if abs(o) <= seen:
+                                    row[here + o] = height
+                                if height != height:
+                                    if o < 0:
+                                        cuda.atomic.max(begin, m, o + 1)
+                                    else:
+                                        cuda.atomic.min(end, m, o)
             cuda.syncthreads()
             n = low + t
             if n < high:
                 b = beat[n]
-                s = position[b]
+                s = place[n]
                 margin = merit[b] / least
                 if staged:
                     shift = s - (n - low) * length - seen

@@ -15,7 +15,11 @@ from .rules import PER_CELL
 
 #: Threads a block, and most cells a thread. An odd number of cells keeps the threads of a warp out
 #: of each other's bank of shared memory.
-THREADS, CELLS = 128, 9
+THREADS, CELLS = 128, 7
+
+#: Cells whose crests a thread loads together.
+BATCH = 2
+ROOM_LOADED = BATCH * PER_CELL
 
 
 def levels(
@@ -84,8 +88,8 @@ def _running_medians(radius: int) -> tuple[Any, int]:
     window, are kept sorted from one window to the next. Of two sorted arrays the value of a given
     rank is the least one of the maxima of pairs.
 
-    Where one of the windows has cells without a value, which are -1, the warps count instead how
-    many values are below each one.
+    Where one of the windows has cells without a value, which are -1, the threads count instead
+    how many values are below each one.
     """
     own = min(CELLS, radius + 1)
     rest = own - 1
@@ -131,28 +135,28 @@ def _running_medians(radius: int) -> tuple[Any, int]:
         return True
 
     @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def medians(high: Any, t: int, groups: int, out: Any, left: Any) -> None:
-        """Find those of some groups of cells; `left` is room for as many numbers and one more."""
+    def medians(high: Any, t: int, groups: int, n_cells: int, out: Any, left: Any) -> None:
+        """Find those of `n_cells` cells in groups; `left` is room for a number more than groups."""
         if t == 0:
             left[0] = 0
         cuda.syncthreads()
         for group in range(t, groups, THREADS):
-            if not full(high, group * own, out):
+            if group * own < n_cells and not full(high, group * own, out):
                 left[cuda.atomic.add(left, 0, 1) + 1] = group
         cuda.syncthreads()
-        for n in range(t // 32, left[0] * own, THREADS // 32):
-            p = left[n // own + 1] * own + n % own
-            for j in range(t % 32, window, 32):
-                value = high[p + j]
-                less, same, missing = 0, 0, 0
-                for i in range(window):
-                    less += 1 if high[p + i] < value else 0
-                    same += 1 if high[p + i] == value else 0
-                    missing += 1 if high[p + i] < float32(0) else 0
-                # What is missing lies below, and the lower median in the middle of the others.
-                rank = missing + (window - missing - 1) // 2 if missing < window else 0
-                if less <= rank and rank < less + same:
-                    out[p] = value
+        for n in range(t, left[0] * own * window, THREADS):
+            cell, place = n // window, n % window
+            p = left[cell // own + 1] * own + cell % own
+            value = high[p + place]
+            less, same, missing = 0, 0, 0
+            for i in range(window):
+                less += 1 if high[p + i] < value else 0
+                same += 1 if high[p + i] == value else 0
+                missing += 1 if high[p + i] < float32(0) else 0
+            # What is missing lies below, and the lower median in the middle of the others.
+            rank = missing + (window - missing - 1) // 2 if missing < window else 0
+            if less <= rank and rank < less + same:
+                out[p] = value
         cuda.syncthreads()
 
     return medians, own
@@ -203,26 +207,33 @@ def levels_kernel(peak_cells: int, level_radius: int, noise_radius: int) -> tupl
         left = cuda.shared.array(room_left, int32)
         t = cuda.threadIdx.x
         first = cuda.blockIdx.x * cells
-        for p in range(t, width, THREADS):
-            begin = (first - before + p) * PER_CELL - head
-            greatest, middle = float32(-1), float32(-1)
-            least = float32(-1)
-            if begin >= 0 and begin + PER_CELL <= value.size:
-                s = cuda.local.array(PER_CELL, float32)
-                here = value[begin:]
+        loaded = cuda.local.array(ROOM_LOADED, float32)
+        s = cuda.local.array(PER_CELL, float32)
+        for low in range(t, width, BATCH * THREADS):
+            # All loads first, so that they are under way together.
+            for n in range(BATCH):
+                p = low + n * THREADS
+                begin = (first - before + p) * PER_CELL - head
+                inside = begin >= 0 and begin + PER_CELL <= value.size and p < width
                 for i in range(PER_CELL):
-                    s[i] = here[i]
-                sort_cell(s)
-                least = s[0]
-                greatest = s[PER_CELL - 1]
-                middle = s[PER_CELL // 2]
-            if least < float32(0):
-                low, end = max(begin, 0), min(begin + PER_CELL, value.size)
-                for i in range(low, end):
-                    greatest = max(greatest, value[i])
-                middle = middle_of_some(value, low, end)
-            maxima[p] = greatest
-            middles[p] = middle
+                    loaded[n * PER_CELL + i] = value[begin + i] if inside else float32(-1)
+            for n in range(BATCH):
+                p = low + n * THREADS
+                if p < width:
+                    for i in range(PER_CELL):
+                        s[i] = loaded[n * PER_CELL + i]
+                    sort_cell(s)
+                    greatest = s[PER_CELL - 1]
+                    middle = s[PER_CELL // 2]
+                    if s[0] < float32(0):
+                        begin = (first - before + p) * PER_CELL - head
+                        end = min(begin + PER_CELL, value.size)
+                        begin = max(begin, 0)
+                        for i in range(begin, end):
+                            greatest = max(greatest, value[i])
+                        middle = middle_of_some(value, begin, end)
+                    maxima[p] = greatest
+                    middles[p] = middle
         for p in range(width + t, room, THREADS):
             middles[p] = float32(-1)
         cuda.syncthreads()
@@ -236,10 +247,12 @@ def levels_kernel(peak_cells: int, level_radius: int, noise_radius: int) -> tupl
             high[p] = greatest
         cuda.syncthreads()
         # No one reads the maxima any more.
-        level_medians(high, t, THREADS, maxima, left)
+        level_medians(high, t, THREADS, level.size - first, maxima, left)
         for p in range(t, min(cells, level.size - first), THREADS):
             level[first + p] = maxima[p]
-        noise_medians(middles[before - noise_radius :], t, noise_groups, high, left)
+        noise_medians(
+            middles[before - noise_radius :], t, noise_groups, level.size - first, high, left
+        )
         for p in range(t, min(cells, noise.size - first), THREADS):
             noise[first + p] = high[p]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import boolean, cuda, float32, int32
+from numba import boolean, cuda, float32, int32, int64
 
 from ..arrays import namespace
 from .launch import launch
@@ -14,8 +15,8 @@ from .launch import launch
 #: Widest taps and radius that the kernel keeps in registers; 500 Hz has them.
 MOST_TAPS, LARGEST_RADIUS = 48, 32
 
-#: Threads a block, samples a thread, and taps that are unrolled at a time.
-THREADS, OWN, TOGETHER = 128, 8, 8
+#: Threads a block, samples a thread, taps that are unrolled at a time, and loads under way.
+THREADS, OWN, TOGETHER, LOADS = 128, 8, 8, 24
 
 
 def look(x: Any, narrow: Any, taps: Any, wide: Any, at: Any, radius: int) -> tuple[Any, Any, Any]:
@@ -96,6 +97,9 @@ def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
     room = candidates * step
     warps = THREADS // 32
     rounds = -(-length // 32)
+    # Candidates whose samples a warp loads together, and values a thread that makes.
+    batch = max(min(LOADS // rounds, candidates // warps), 1)
+    in_flight = batch * rounds
     center = radius + k
     window = OWN + 2 * k - 1
     respond = functools.reduce(
@@ -106,6 +110,7 @@ def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
     @cuda.jit  # type: ignore[untyped-decorator]
     def kernel(x: Any, at: Any, sharpness: Any, position: Any, at_edge: Any) -> None:
         row = cuda.shared.array(room, float32)
+        begin = cuda.shared.array(THREADS, int64)
         start = cuda.shared.array(THREADS, int32)
         stop = cuda.shared.array(THREADS, int32)
         steep = cuda.shared.array(THREADS, float32)
@@ -116,29 +121,37 @@ def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
         first = cuda.blockIdx.x * candidates
         start[t] = 0
         stop[t] = length
+        if t < candidates and first + t < at.size:
+            begin[t] = at[first + t] - center
         cuda.syncthreads()
 
         missing = 0
         lane = t & 31
-        for b in range(t // 32, min(candidates, at.size - first), warps):
-            low = at[first + b] - center
-            for n in range(rounds):
-                o = lane + 32 * n
-                if o < length:
-                    value = float32(0)
-                    recorded = low + o >= 0 and low + o < x.size
-                    if recorded:
-                        value = x[low + o]
-                        recorded = value == value
-                    row[b * step + o] = value
-                    if not recorded:
-                        missing = 1
-                        if o < center:
-                            cuda.atomic.max(start, b, o + 1)
-                        else:
-                            cuda.atomic.min(stop, b, o)
+        n_here = min(candidates, at.size - first)
+        value = cuda.local.array(in_flight, float32)
+        for low in range(t // 32, candidates, warps * batch):
+            # All loads first, so that they are under way together.
+            for c in range(batch):
+                b = min(low + c * warps, n_here - 1)
+                for n in range(rounds):
+                    i = begin[b] + lane + 32 * n
+                    inside = i >= 0 and i < x.size and lane + 32 * n < length
+                    value[c * rounds + n] = x[i] if inside else float32(math.nan)
+            for c in range(batch):
+                b = low + c * warps
+                for n in range(rounds):
+                    o = lane + 32 * n
+                    height = value[c * rounds + n]
+                    if b < n_here and o < length:
+                        row[b * step + o] = height
+                        if height != height:
+                            missing = 1
+                            if o < center:
+                                cuda.atomic.max(start, b, o + 1)
+                            else:
+                                cuda.atomic.min(stop, b, o)
         if cuda.syncthreads_or(missing):
-            for b in range(t // 32, min(candidates, at.size - first), warps):
+            for b in range(t // 32, n_here, warps):
                 for n in range(rounds):
                     o = lane + 32 * n
                     if o < start[b]:
@@ -163,12 +176,12 @@ def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
                 w_3[r] = float32(0)
             respond(d, w_1, w_2, w_3)
             # The samples of this thread that are looked at.
-            begin = max(start[b] - k - part * OWN, 0)
-            end = min(stop[b] - k - part * OWN, 2 * radius + 1 - part * OWN)
+            r_begin = max(start[b] - k - part * OWN, 0)
+            r_end = min(stop[b] - k - part * OWN, 2 * radius + 1 - part * OWN)
             best_1, best_2, best_3 = float32(-1), float32(-1), float32(-1)
             best = 0
             for r in range(OWN):
-                if begin <= r and r < end:
+                if r_begin <= r and r < r_end:
                     best_1 = max(best_1, abs(w_1[r]))
                     best_2 = max(best_2, abs(w_2[r]))
                     if abs(w_3[r]) > best_3:
@@ -192,7 +205,7 @@ def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
                     best = place[n]
             ratio = best_1 / best_2 if best_2 > float32(0) else float32(0)
             sharpness[first + t] = ratio * ratio
-            position[first + t] = at[first + t] - center + best
+            position[first + t] = begin[t] + best
             at_edge[first + t] = best == start[t] or best == stop[t] - 1
 
     return Near(kernel, candidates)

@@ -19,7 +19,7 @@ PTX = """
 .visible .func helper(.param .b64 x) { }
 .visible .entry _ZN4kernel$1(
     .param .u64 _ZN4kernel$1_param_0,
-    .param .align 8 .f32 _ZN4kernel$1_param_1
+    .param .f32 _ZN4kernel$1_param_1
 )
 {
 """
