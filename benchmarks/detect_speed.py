@@ -24,13 +24,14 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from machine import machine
 from peers import PEERS
+
+import ecg_dask
 
 RESULTS = Path(__file__).parent / "results"
 FS = 250.0
@@ -116,7 +117,7 @@ def on_cpu(x: Any, names: Sequence[str], repeats: int) -> list[Contender]:
     lead = x.astype(np.float64)
     for name, convolution in own_detectors().items():
         contenders.append(
-            Contender(name, version("ecg_dask"), x.size, ours(x, convolution), repeats)
+            Contender(name, ecg_dask.__version__, x.size, ours(x, convolution), repeats)
         )
     for name, peer in PEERS.items():
         if peer.version is None:
@@ -178,7 +179,7 @@ def _on_repeated(day: Any, length: int, name: str, convolution: str, repeats: in
         cupy.cuda.get_current_stream().synchronize()
         return beats
 
-    contender = Contender(name, version("ecg_dask"), length, find, repeats)
+    contender = Contender(name, ecg_dask.__version__, length, find, repeats)
     for _ in range(repeats + 1):
         contender.call()
     # The call holds the signal.
