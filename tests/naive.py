@@ -3,7 +3,7 @@
 import numpy as np
 
 from ecg_dask.kernels.rules import APART, FAR_FLANK, NEAR_FLANK, PER_CELL, QUIET, ROOM, STRONG
-from ecg_dask.segment.detector import CANDIDATE, integrated_ricker
+from ecg_dask.segment.detector import CANDIDATE, SURE, integrated_ricker
 
 
 def runs(x):
@@ -180,7 +180,7 @@ def merits(value, level, noise, summit, at, sharpness, head, reach, sure):
                 merit *= min(min(before, behind) / interval, APART)
                 merit *= min((before + behind) / interval, ROOM)
             usual = np.mean([float(sharpness[j]) for j in near]) if near else 0.0
-            merit *= min(float(sharpness[b]) / usual, 1.0) if usual else 1.0
+            merit *= min(float(sharpness[b]) / usual, 1.0) ** 0.75 if usual else 1.0
             found.append(merit)
         return np.array(found)
 
@@ -239,7 +239,7 @@ def detect(x, first, core, detector, fs):
         sharpness,
         head % PER_CELL,
         w.rhythm,
-        detector.threshold,
+        SURE * detector.threshold,
     )[1]
     accepted = merit > detector.threshold
     kept, dropped = prune(accepted & ~at_edge, position, value[summit], w.refractory)

@@ -160,7 +160,7 @@ def test_a_worker_that_keeps_dying_is_told_in_words(ecg, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 1
     assert "Choose a smaller --chunk" in done.stderr

@@ -11,7 +11,7 @@ import wfdb
 from distributed import LocalCluster
 
 import ecg_dask
-from ecg_dask import InputError, Model, evaluate, run
+from ecg_dask import Detector, InputError, Model, evaluate, run
 from ecg_dask.synthetic import synthetic, write_csv
 from ecg_dask.writers import file_names, result_folder
 
@@ -43,7 +43,7 @@ def client():
 @pytest.fixture(scope="module")
 def holter(tmp_path_factory):
     """Five minutes with a gap; beside it the truth."""
-    ecg = synthetic(300.0, 250.0, seed=5, gaps=1, ventricular=0.05)
+    ecg = synthetic(300.0, 250.0, seed=9, gaps=1, ventricular=0.05)
     path = tmp_path_factory.mktemp("holter") / "holter.csv"
     write_csv(ecg, path)
     return path, ecg.beats
@@ -116,7 +116,7 @@ def test_the_summary(result):
     assert facts["pruned"] >= 0
     assert list(summary["stages_s"]) == ["load", "segment", "train", "score", "report"]
     assert summary["versions"]["dask"]
-    assert summary["parameters"]["detector"]["threshold"] == 0.25
+    assert summary["parameters"]["detector"]["threshold"] == Detector().threshold
     assert summary["model"]["train_beats"] > 100
 
 

@@ -285,7 +285,7 @@ def merits(
 
             value * sqrt(min(sharpness, 1)) / (sqrt(noise + QUIET) * (1 + sqrt(flank)))
             min(nearest / interval, APART) * min((before + behind) / interval, ROOM)
-            min(sharpness / usual sharpness, 1)
+            min(sharpness / usual sharpness, 1) ** 0.75
 
         where `flank` is the greatest crest an eighth to a quarter second away, `before` and
         `behind` are the distances to the next strong candidates on either side (at most `reach`),

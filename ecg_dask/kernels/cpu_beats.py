@@ -153,7 +153,9 @@ def _among_neighbours(
             merit[b] *= min(np.float32(min(before, behind)) / mean, _APART)
             merit[b] *= min(np.float32(before + behind) / mean, _ROOM)
         if total > 0:
-            merit[b] *= min(sharpness[b] * np.float32(count) / total, one)
+            likeness = min(sharpness[b] * np.float32(count) / total, one)
+            root = np.float32(math.sqrt(likeness))
+            merit[b] *= root * np.float32(math.sqrt(root))
     return merit
 
 

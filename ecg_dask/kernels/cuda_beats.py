@@ -161,5 +161,7 @@ def _among_neighbours(
         own *= min(float32(min(before, behind)) / mean, _APART)
         own *= min(float32(before + behind) / mean, _ROOM)
     if total > float32(0):
-        own *= min(sharpness[b] * float32(count) / total, float32(1))
+        likeness = min(sharpness[b] * float32(count) / total, float32(1))
+        root = float32(math.sqrt(likeness))
+        own *= root * float32(math.sqrt(root))
     merit[b] = own

@@ -26,6 +26,9 @@ LARGEST_MEDIAN_RADIUS = 63
 #: of the MIT-BIH Arrhythmia Database are none.
 CANDIDATE = 0.01
 
+#: Merit, as a multiple of the threshold, above which a candidate is a neighbour to others.
+SURE = 1.25
+
 
 class Widths(NamedTuple):
     """A detector's widths in samples at one sampling rate; `sub` is an eighth of a cell."""
@@ -110,7 +113,7 @@ class Detector:
       over the signal.
 
     Strong are at first those whose energy exceeds a quarter of the level; those whose merit then
-    exceeds `threshold` are the strong ones that the final merits are made with.
+    exceeds `threshold` by a quarter are the strong ones that the final merits are made with.
 
     **Position.** The beat's sample is the first one of greatest absolute response to a wavelet half
     again as wide, within `refine_s` of the candidate: the dominant QRS deflection, whichever way it
@@ -186,7 +189,7 @@ class Detector:
     wide_s: float = 0.022
     energy_s: float = 0.05
     spacing_s: float = 0.2
-    threshold: float = 0.47
+    threshold: float = 0.49
     cell_s: float = 0.25
     peak_s: float = 2.0
     median_s: float = 10.0
@@ -323,9 +326,8 @@ def detect(x: Any, first: int, core: tuple[int, int], detector: Detector, fs: fl
     level, noise = kernels.levels(value, head, w.peak_cells, w.median_radius, w.noise_radius)
     summit, at, energy = kernels.candidates(value, index, level, CANDIDATE, head, w.sub, w.spacing)
     sharpness, position, at_edge = kernels.look(x, narrow, taps, wide, at, w.refine)
-    merit = kernels.merits(
-        value, level, noise, summit, at, sharpness, head, w.rhythm, detector.threshold
-    )
+    sure = SURE * detector.threshold
+    merit = kernels.merits(value, level, noise, summit, at, sharpness, head, w.rhythm, sure)
     sample, following, amplitude, quality, pruned = kernels.choose(
         x,
         merit,
