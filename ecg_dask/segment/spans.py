@@ -45,8 +45,8 @@ FEW = 0.75
 NOISE_WINDOW_S = 2.0
 #: Between QRS complexes there is a moment of quiet each quarter of a second, up to 200 beats/min:
 #: the quietest sub-cell has at most 0.15 of the loudest's amplitude even where the QRS is wide.
-#: Noise alone has 0.2 or more in most quarters.
-QUIET = 0.2
+#: Noise alone has 0.18 or more in most quarters.
+QUIET = 0.18
 #: A rhythm too fast for quiet between its waves (ventricular flutter) is told from noise by its
 #: regularity: the autocorrelation of its energy at intervals from 0.16 to 0.4 s.
 RHYTHM_S, REGULARITY = (0.16, 0.41), 0.3
