@@ -52,10 +52,8 @@ def crests(x: Any, taps: Any, radius: int, first: int, sub: int) -> tuple[Any, A
 
 
 @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-def _square_at(x: Any, taps: Any, i: int) -> Any:
-    """Return the square of the response at a recorded sample."""
-    if taps.size == 0:
-        return x[i] * x[i]
+def response_at(x: Any, taps: Any, i: int) -> Any:
+    """Return the response at a recorded sample; see `ecg_dask.kernels.response`."""
     left, right = True, True
     w = float32(0)
     for m in range(taps.size):
@@ -69,6 +67,13 @@ def _square_at(x: Any, taps: Any, i: int) -> Any:
         if right:
             after = x[j] - x[j - 1]
         w = cuda.fma(taps[m], before - after, w)
+    return w
+
+
+@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+def _square_at(x: Any, taps: Any, i: int) -> Any:
+    """Return the square of the response at a recorded sample; without taps, `x` is that itself."""
+    w = response_at(x, taps, i) if taps.size else x[i]
     return w * w
 
 
