@@ -9,7 +9,7 @@ from kernel_signals import gap_lists, gappy, small_numbers
 from signals import counts, with_gaps
 
 from ecg_dask import kernels
-from ecg_dask.kernels import cpu
+from ecg_dask.kernels import cpu, cpu_beats
 from ecg_dask.segment.cut import cut
 from ecg_dask.segment.detector import integrated_ricker
 
@@ -135,10 +135,10 @@ def test_summits_equal_the_loops(seed, n, first, sub, per_cell, spacing, missing
     e = rng.integers(0, 30, n).astype(np.float32)
     e[rng.random(n) < missing] = np.nan
     value, index = naive.crests(e, first, sub)
-    maxima = kernels.cell_maxima(value, first // sub, per_cell)
+    maxima = cpu.cell_maxima(value, first // sub, per_cell)
     np.testing.assert_array_equal(maxima, naive.cell_maxima(e, first, per_cell * sub))
-    floor = kernels.thresholds(maxima, 4, 2, 0.5)
-    got = kernels.summits(value, index, floor, first, sub, per_cell, spacing)
+    floor = cpu.thresholds(maxima, 4, 2, 0.5)
+    got = cpu.summits(value, index, floor, first, sub, per_cell, spacing)
     expected = naive.summits(value, index, floor, first, sub, per_cell, spacing)
     np.testing.assert_array_equal(got, expected)
     assert got.dtype == np.int64
@@ -148,8 +148,8 @@ def test_the_first_of_equal_summits_stays_across_a_gap():
     e = np.array([0, 5, np.nan, np.nan, 5, 0], np.float32)
     value, index = naive.crests(e, 0, 2)
     zero = np.zeros(1, np.float32)
-    assert kernels.summits(value, index, zero, 0, 2, 3, 3).tolist() == [0]
-    assert kernels.summits(value, index, zero, 0, 2, 3, 2).tolist() == [0, 2]
+    assert cpu.summits(value, index, zero, 0, 2, 3, 3).tolist() == [0]
+    assert cpu.summits(value, index, zero, 0, 2, 3, 2).tolist() == [0, 2]
 
 
 @given(
@@ -177,8 +177,8 @@ crest_lists = st.lists(st.sampled_from([-1, -1, 0, 1, 2, 2, 3, 7, np.inf]), max_
 @settings(max_examples=100, deadline=None)
 def test_cells_equal_the_loops(value, first, cell):
     for got, expected in (
-        (kernels.cell_maxima(value, first, cell), naive.cell_maxima(value, first, cell)),
-        (kernels.cell_middles(value, first, cell), naive.cell_middles(value, first, cell)),
+        (cpu.cell_maxima(value, first, cell), naive.cell_maxima(value, first, cell)),
+        (cpu_beats.cell_middles(value, first, cell), naive.cell_middles(value, first, cell)),
     ):
         np.testing.assert_array_equal(got, expected)
         assert got.dtype == np.float32
@@ -186,8 +186,8 @@ def test_cells_equal_the_loops(value, first, cell):
 
 def test_the_middle_of_an_even_number_is_the_greater_one():
     value = np.array([9, 1, -1, 4, 2, -1, -1, -1, 5], np.float32)
-    assert kernels.cell_middles(value, 3, 5).tolist() == [9, 4, 5]
-    assert kernels.cell_middles(value[:8], 5, 5).tolist() == [4, -1]
+    assert cpu_beats.cell_middles(value, 3, 5).tolist() == [9, 4, 5]
+    assert cpu_beats.cell_middles(value[:8], 5, 5).tolist() == [4, -1]
 
 
 def test_cut_equals_the_loop():

@@ -9,6 +9,7 @@ from kernel_signals import gap_lists, gappy, small_numbers, some_recorded
 from signals import with_gaps
 
 from ecg_dask import kernels
+from ecg_dask.kernels import cpu_beats
 from ecg_dask.kernels.rules import FAR_FLANK, NEAR_FLANK, PER_CELL, QUIET
 from ecg_dask.segment.detector import integrated_ricker
 
@@ -268,7 +269,7 @@ def test_prune_equals_the_loops(n, data, refractory):
     position = np.cumsum(several(st.integers(1, 9)), dtype=np.int64)
     energy = np.array(several(st.integers(1, 4)), dtype=np.float32)
     accepted = np.array(several(st.booleans()), dtype=bool)
-    got = kernels.prune(accepted, position, energy, refractory)
+    got = cpu_beats.prune(accepted, position, energy, refractory)
     for flags, expected in zip(
         got, naive.prune(accepted, position, energy, refractory), strict=True
     ):
@@ -279,12 +280,12 @@ def test_prune_equals_the_loops(n, data, refractory):
 def test_pruning_keeps_the_greater_and_the_first_of_equals():
     position = np.array([0, 5, 10, 14, 30, 33, 36])
     energy = np.array([1, 1, 2, 1, 3, 2, 1], np.float32)
-    kept, dropped = kernels.prune(np.ones(7, bool), position, energy, 5)
+    kept, dropped = cpu_beats.prune(np.ones(7, bool), position, energy, 5)
     assert kept.tolist() == [True, True, True, False, True, False, False]
     assert dropped.tolist() == [not keep for keep in kept]
     # One that was not accepted is neither kept nor dropped, and drops none.
     accepted = np.array([True] * 4 + [False] + [True] * 2)
-    kept, dropped = kernels.prune(accepted, position, energy, 5)
+    kept, dropped = cpu_beats.prune(accepted, position, energy, 5)
     assert kept.tolist() == [True, True, True, False, False, True, False]
     assert dropped.tolist() == [False, False, False, True, False, False, True]
 
@@ -305,7 +306,7 @@ def test_measures_equal_the_loops(seed, n, gaps, n_beats, near, far, plateau):
     position = some_recorded(x, seed, n_beats)
     margin = np.random.default_rng(seed).uniform(1, 9, position.size).astype(np.float32)
     widths = near, near + far, near + far + 9, plateau
-    got = kernels.measure(x, position, margin, *widths)
+    got = cpu_beats.measure(x, position, margin, *widths)
     for column, expected in zip(got, naive.measure(x, position, margin, *widths), strict=True):
         np.testing.assert_allclose(column, expected, rtol=1e-6, atol=1e-6)
         assert column.dtype == np.float32
@@ -316,17 +317,17 @@ def test_amplitude_has_a_sign_and_quality_knows_none():
     x[50] = 4
     x[53:56] = 1
     margin = np.array([4], np.float32)
-    amplitude, quality = kernels.measure(x, np.array([50]), margin, 3, 6, 20, 3)
+    amplitude, quality = cpu_beats.measure(x, np.array([50]), margin, 3, 6, 20, 3)
     assert (amplitude[0], quality[0]) == (4 - 3 / 8, 0.75)
-    negative = kernels.measure(-2 * x, np.array([50]), margin, 3, 6, 20, 3)
+    negative = cpu_beats.measure(-2 * x, np.array([50]), margin, 3, 6, 20, 3)
     assert (negative[0][0], negative[1][0]) == (-2 * amplitude[0], 0.75)
     # Clipped, and with half of its surroundings missing.
     x[49:52] = 4
-    assert kernels.measure(x, np.array([50]), margin, 3, 6, 20, 3)[1] == [0.375]
-    assert kernels.measure(x, np.array([50]), margin, 3, 6, 20, 4)[1] == [0.75]
+    assert cpu_beats.measure(x, np.array([50]), margin, 3, 6, 20, 3)[1] == [0.375]
+    assert cpu_beats.measure(x, np.array([50]), margin, 3, 6, 20, 4)[1] == [0.75]
     x[51:] = np.nan
-    amplitude, quality = kernels.measure(x, np.array([50]), margin, 3, 6, 20, 4)
+    amplitude, quality = cpu_beats.measure(x, np.array([50]), margin, 3, 6, 20, 4)
     assert (amplitude[0], quality[0]) == (4, np.float32(0.75) * np.float32(21) / np.float32(41))
     # Without a flank there is nothing to measure from.
     x[:49] = np.nan
-    assert np.isnan(kernels.measure(x, np.array([50]), margin, 3, 6, 20, 4)[0][0])
+    assert np.isnan(cpu_beats.measure(x, np.array([50]), margin, 3, 6, 20, 4)[0][0])

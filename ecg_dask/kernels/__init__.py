@@ -24,10 +24,6 @@ def _beats_twin(array: Any) -> Any:
     return importlib.import_module(".cuda_beats" if on_gpu(array) else ".cpu_beats", __name__)
 
 
-def _on_cpu() -> Any:
-    return importlib.import_module(".cpu_beats", __name__)
-
-
 def response(x: Any, taps: Any) -> Any:
     """Convolve the first difference of `x` with an antisymmetric kernel.
 
@@ -111,7 +107,7 @@ def levels(
     -------
     level, noise
         float32 of shape (n_cells,): the running median of the running maxima of the cells, and
-        that of their middles, -1 without any; see `cell_maxima`, `cell_middles` and `thresholds`.
+        that of their middles, -1 without any; the loops of `ecg_dask.kernels.cpu` say how.
     """
     level, noise = _beats_twin(value).levels(value, head, peak_cells, level_radius, noise_radius)
     return level, noise
@@ -135,7 +131,8 @@ def candidates(
     sub
         Samples a sub-cell.
     spacing
-        As in `summits`.
+        Samples within which no other crest may be greater, or equal and earlier, whatever is
+        missing between them.
 
     Returns
     -------
@@ -147,77 +144,6 @@ def candidates(
         value, index, level, share, head, sub, spacing
     )
     return summit, at, energy
-
-
-def cell_maxima(e: Any, first: int, cell: int) -> Any:
-    """Return the maximum of `e` in each cell of `cell` samples, -1 where it has no sample.
-
-    Cells lie at multiples of `cell` in absolute sample numbers and `first` is that of ``e[0]``;
-    the first cell returned is ``first // cell``. Of sub-cells, cells are made in the same way:
-    ``cell_maxima(value, first // sub, per_cell)``.
-
-    A part of `levels`, for NumPy arrays alone.
-    """
-    return _on_cpu().cell_maxima(e, first, cell)
-
-
-def thresholds(maxima: Any, peak_cells: int, median_radius: int, factor: float) -> Any:
-    """Return `factor` times a running median of running maxima of cells, a value a cell.
-
-    The running maximum of cell c is over ``c - peak_cells // 2`` and the next ``peak_cells - 1``
-    cells, the median (the lower one of an even number) over cells ``c - median_radius`` to
-    ``c + median_radius``. Cells without a sample (-1) take no part.
-
-    A part of `levels`, for NumPy arrays alone.
-    """
-    return _on_cpu().thresholds(maxima, peak_cells, median_radius, factor)
-
-
-def summits(
-    value: Any,
-    index: Any,
-    floor: Any,
-    first: int,
-    sub: int,
-    per_cell: int,
-    spacing: int,
-) -> Any:
-    """Find the crests above their cell's `floor` that no crest nearby exceeds.
-
-    A part of `candidates`, for NumPy arrays alone.
-
-    Parameters
-    ----------
-    value, index
-        What `crests` gave for `first` and `sub`.
-    floor
-        float32, a value for each cell of `per_cell` sub-cells, from cell
-        ``first // sub // per_cell`` on.
-    first, sub
-        As in `crests`.
-    per_cell
-        Sub-cells a cell; cells lie at multiples of it in absolute sub-cell numbers.
-    spacing
-        Samples within which no other crest may be greater, or equal and earlier, whatever is
-        missing between them.
-
-    Returns
-    -------
-    array
-        int64 indices of the sub-cells, ascending.
-    """
-    return _on_cpu().summits(value, index, floor, first, sub, per_cell, spacing)
-
-
-def cell_middles(value: Any, first: int, cell: int) -> Any:
-    """Return the middle of the crests in each cell of `cell` sub-cells, -1 where there is none.
-
-    Of an even number it is the greater one of the two in the middle. Cells and `first` as in
-    `cell_maxima`.
-
-    A part of `levels`, for NumPy arrays alone.
-    """
-    return _on_cpu().cell_middles(value, first, cell)
 
 
 def look(x: Any, narrow: Any, taps: Any, wide: Any, at: Any, radius: int) -> tuple[Any, Any, Any]:
@@ -330,7 +256,7 @@ def choose(
     energy
         What `candidates` gave.
     refractory
-        As in `prune`.
+        Samples within which the accepted one of less energy is dropped, of equal ones the later.
     first
         Sample number of ``x[0]``.
     core
@@ -338,7 +264,7 @@ def choose(
     after
         Samples within which the next beat is told.
     near, far, wide, plateau
-        As in `measure`.
+        As in `ecg_dask.kernels.cpu_beats.measure`.
 
     Returns
     -------
@@ -346,7 +272,7 @@ def choose(
         int64 of shape (n_beats,): sample numbers of the beats in the core, and of the beat that
         follows each, in the core or not, where it is nearer than `after`, else the greatest int64.
     amplitude, quality
-        What `measure` says of them.
+        float32 of shape (n_beats,): what `ecg_dask.kernels.cpu_beats.measure` says of them.
     pruned
         Number of candidates in the core that exceed the threshold and are no beats.
     """
@@ -367,62 +293,3 @@ def choose(
         plateau,
     )
     return sample, following, amplitude, quality, pruned
-
-
-def prune(accepted: Any, position: Any, energy: Any, refractory: int) -> tuple[Any, Any]:
-    """Drop of two accepted neighbours nearer than `refractory` the one of less energy.
-
-    Of equal ones the later is dropped. Each is compared with the accepted ones next to it,
-    dropped or not.
-
-    A part of `choose`, for NumPy arrays alone.
-
-    Parameters
-    ----------
-    accepted
-        bool of shape (n_candidates,).
-    position, energy
-        int64 and float32 of shape (n_candidates,).
-    refractory
-        Samples.
-
-    Returns
-    -------
-    kept, dropped
-        bool of shape (n_candidates,).
-    """
-    kept, dropped = _on_cpu().prune(accepted, position, energy, refractory)
-    return kept, dropped
-
-
-def measure(
-    x: Any, position: Any, margin: Any, near: int, far: int, wide: int, plateau: int
-) -> tuple[Any, Any]:
-    """Measure each beat on the signal.
-
-    A part of `choose`, for NumPy arrays alone.
-
-    Parameters
-    ----------
-    x
-        Samples, float32 of shape (n,), NaN where missing.
-    position
-        Indices of the beats, int64 of shape (n_beats,).
-    margin
-        float32 of shape (n_beats,): each beat's merit as a multiple of the least accepted one.
-    near, far, wide
-        Samples from the beat to the near and far end of the flanks that give the baseline, and to
-        the end of its surroundings.
-    plateau
-        Number of equal samples that count as clipped.
-
-    Returns
-    -------
-    amplitude, quality
-        float32 of shape (n_beats,), from the samples of the beat's run. The amplitude is the mean
-        of ``x[position] - x[j]`` over the flanks (NaN without any). The quality is 1 minus the
-        inverse of the margin, times the share of the samples within `wide` that the run has, halved
-        for a clipped beat.
-    """
-    amplitude, quality = _on_cpu().measure(x, position, margin, near, far, wide, plateau)
-    return amplitude, quality

@@ -228,7 +228,12 @@ def crests(x: Floats, taps: Floats, radius: int, first: int, sub: int) -> tuple[
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
 def cell_maxima(e: Floats, first: int, cell: int) -> Floats:
-    """See `ecg_dask.kernels.cell_maxima`."""
+    """Return the maximum of `e` in each cell of `cell` samples, -1 where it has no sample.
+
+    Cells lie at multiples of `cell` in absolute sample numbers and `first` is that of ``e[0]``;
+    the first cell returned is ``first // cell``. Of sub-cells, cells are made in the same way:
+    ``cell_maxima(value, first // sub, per_cell)``.
+    """
     n_cells = (first + e.size - 1) // cell - first // cell + 1 if e.size else 0
     maxima = np.full(n_cells, np.float32(-1), np.float32)
     for c in range(n_cells):
@@ -261,7 +266,12 @@ def _replace(ordered: Floats, old: Any, new: Any) -> None:
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
 def thresholds(maxima: Floats, peak_cells: int, median_radius: int, factor: float) -> Floats:
-    """See `ecg_dask.kernels.thresholds`."""
+    """Return `factor` times a running median of running maxima of cells, a value a cell.
+
+    The running maximum of cell c is over ``c - peak_cells // 2`` and the next ``peak_cells - 1``
+    cells, the median (the lower one of an even number) over cells ``c - median_radius`` to
+    ``c + median_radius``. Cells without a sample (-1) take no part.
+    """
     n = maxima.size
     high = np.full(n, np.float32(-1), np.float32)
     for c in range(n):
@@ -298,7 +308,28 @@ def summits(
     per_cell: int,
     spacing: int,
 ) -> Integers:
-    """See `ecg_dask.kernels.summits`."""
+    """Find the crests above their cell's `floor` that no crest nearby exceeds.
+
+    Parameters
+    ----------
+    value, index
+        What `crests` gave for `first` and `sub`.
+    floor
+        float32, a value for each cell of `per_cell` sub-cells, from cell
+        ``first // sub // per_cell`` on.
+    first, sub
+        As in `crests`.
+    per_cell
+        Sub-cells a cell; cells lie at multiples of it in absolute sub-cell numbers.
+    spacing
+        Samples within which no other crest may be greater, or equal and earlier, whatever is
+        missing between them.
+
+    Returns
+    -------
+    array
+        int64 indices of the sub-cells, ascending.
+    """
     n = value.size
     # Crests farther apart than this are more than `spacing` samples apart.
     reach = (spacing - 1) // sub + 1

@@ -20,7 +20,11 @@ _STRONG, _QUIET, _APART, _ROOM = (np.float32(value) for value in (STRONG, QUIET,
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
 def cell_middles(value: Floats, first: int, cell: int) -> Floats:
-    """See `ecg_dask.kernels.cell_middles`."""
+    """Return the middle of the crests in each cell of `cell` sub-cells, -1 where there is none.
+
+    Of an even number it is the greater one of the two in the middle. Cells and `first` as in
+    `cell_maxima`.
+    """
     n_cells = (first + value.size - 1) // cell - first // cell + 1 if value.size else 0
     middles = np.full(n_cells, np.float32(-1), np.float32)
     ordered = np.empty(cell, np.float32)
@@ -182,7 +186,25 @@ def merits(
 def prune(
     accepted: Flags, position: Integers, energy: Floats, refractory: int
 ) -> tuple[Flags, Flags]:
-    """See `ecg_dask.kernels.prune`."""
+    """Drop of two accepted neighbours nearer than `refractory` the one of less energy.
+
+    Of equal ones the later is dropped. Each is compared with the accepted ones next to it,
+    dropped or not.
+
+    Parameters
+    ----------
+    accepted
+        bool of shape (n_candidates,).
+    position, energy
+        int64 and float32 of shape (n_candidates,).
+    refractory
+        Samples.
+
+    Returns
+    -------
+    kept, dropped
+        bool of shape (n_candidates,).
+    """
     kept = accepted.copy()
     last = -1
     for b in range(position.size):
@@ -206,7 +228,30 @@ def measure(
     wide: int,
     plateau: int,
 ) -> tuple[Floats, Floats]:
-    """See `ecg_dask.kernels.measure`."""
+    """Measure each beat on the signal.
+
+    Parameters
+    ----------
+    x
+        Samples, float32 of shape (n,), NaN where missing.
+    position
+        Indices of the beats, int64 of shape (n_beats,).
+    margin
+        float32 of shape (n_beats,): each beat's merit as a multiple of the least accepted one.
+    near, far, wide
+        Samples from the beat to the near and far end of the flanks that give the baseline, and to
+        the end of its surroundings.
+    plateau
+        Number of equal samples that count as clipped.
+
+    Returns
+    -------
+    amplitude, quality
+        float32 of shape (n_beats,), from the samples of the beat's run. The amplitude is the mean
+        of ``x[position] - x[j]`` over the flanks (NaN without any). The quality is 1 minus the
+        inverse of the margin, times the share of the samples within `wide` that the run has, halved
+        for a clipped beat.
+    """
     amplitude = np.empty(position.size, np.float32)
     quality = np.empty(position.size, np.float32)
     for b in range(position.size):
