@@ -115,7 +115,7 @@ def cell_maxima(e, first, cell):
     return np.array([cells[c] for c in sorted(cells)], dtype=np.float32)
 
 
-def thresholds(maxima, peak_cells, median_radius, factor):
+def usual_maxima(maxima, peak_cells, median_radius):
     n = len(maxima)
     high = []
     for c in range(n):
@@ -129,7 +129,7 @@ def thresholds(maxima, peak_cells, median_radius, factor):
             for j in range(c - median_radius, c + median_radius + 1)
             if 0 <= j < n and high[j] is not None
         ]
-        out.append(np.float32(factor) * sorted(near)[(len(near) - 1) // 2] if near else -1)
+        out.append(sorted(near)[(len(near) - 1) // 2] if near else -1)
     return np.array(out, dtype=np.float32)
 
 
@@ -225,8 +225,8 @@ def detect(x, first, core, detector, fs):
     wide = integrated_ricker(detector.wide_s, fs, w.wide_wavelet)
     value, index = crests(energy(response(x, taps), w.energy), first, w.sub)
     head = first // w.sub
-    level = thresholds(cell_maxima(value, head, PER_CELL), w.peak_cells, w.median_radius, 1)
-    noise = thresholds(cell_middles(value, head, PER_CELL), 1, w.noise_radius, 1)
+    level = usual_maxima(cell_maxima(value, head, PER_CELL), w.peak_cells, w.median_radius)
+    noise = usual_maxima(cell_middles(value, head, PER_CELL), 1, w.noise_radius)
     summit = summits(value, index, CANDIDATE * level, first, w.sub, PER_CELL, w.spacing)
     at = index[summit]
     sharpness, position, at_edge = look(x, narrow, taps, wide, at, w.refine)

@@ -137,7 +137,7 @@ def test_summits_equal_the_loops(seed, n, first, sub, per_cell, spacing, missing
     value, index = naive.crests(e, first, sub)
     maxima = cpu.cell_maxima(value, first // sub, per_cell)
     np.testing.assert_array_equal(maxima, naive.cell_maxima(e, first, per_cell * sub))
-    floor = cpu.thresholds(maxima, 4, 2, 0.5)
+    floor = np.float32(0.5) * cpu.usual_maxima(maxima, 4, 2)
     got = cpu.summits(value, index, floor, first, sub, per_cell, spacing)
     expected = naive.summits(value, index, floor, first, sub, per_cell, spacing)
     np.testing.assert_array_equal(got, expected)
@@ -160,12 +160,12 @@ def test_the_first_of_equal_summits_stays_across_a_gap():
     missing=st.floats(0, 1),
 )
 @settings(max_examples=60, deadline=None)
-def test_thresholds_equal_the_loops(seed, n, peak_cells, median_radius, missing):
+def test_usual_maxima_equal_the_loops(seed, n, peak_cells, median_radius, missing):
     rng = np.random.default_rng(seed)
     maxima = np.round(rng.gamma(0.5, 9, n)).astype(np.float32)
     maxima[rng.random(n) < missing] = -1
-    got = cpu.thresholds(maxima, peak_cells, median_radius, 0.3)
-    np.testing.assert_array_equal(got, naive.thresholds(maxima, peak_cells, median_radius, 0.3))
+    got = cpu.usual_maxima(maxima, peak_cells, median_radius)
+    np.testing.assert_array_equal(got, naive.usual_maxima(maxima, peak_cells, median_radius))
 
 
 crest_lists = st.lists(st.sampled_from([-1, -1, 0, 1, 2, 2, 3, 7, np.inf]), max_size=60).map(

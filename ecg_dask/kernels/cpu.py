@@ -265,8 +265,8 @@ def _replace(ordered: Floats, old: Any, new: Any) -> None:
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def thresholds(maxima: Floats, peak_cells: int, median_radius: int, factor: float) -> Floats:
-    """Return `factor` times a running median of running maxima of cells, a value a cell.
+def usual_maxima(maxima: Floats, peak_cells: int, median_radius: int) -> Floats:
+    """Return a running median of running maxima of cells, a value a cell.
 
     The running maximum of cell c is over ``c - peak_cells // 2`` and the next ``peak_cells - 1``
     cells, the median (the lower one of an even number) over cells ``c - median_radius`` to
@@ -279,7 +279,7 @@ def thresholds(maxima: Floats, peak_cells: int, median_radius: int, factor: floa
             begin = c - peak_cells // 2
             for j in range(max(begin, 0), min(begin + peak_cells, n)):
                 high[c] = max(high[c], maxima[j])
-    floor = np.full(n, np.float32(-1), np.float32)
+    usual = np.full(n, np.float32(-1), np.float32)
     # The window's values in order; what is missing sorts behind them and is not counted.
     ordered = np.full(2 * median_radius + 1, np.float32(np.inf), np.float32)
     count = 0
@@ -294,8 +294,8 @@ def thresholds(maxima: Floats, peak_cells: int, median_radius: int, factor: floa
             count += 1
         _replace(ordered, old, new)
         if c >= 0 and count:
-            floor[c] = np.float32(factor) * ordered[(count - 1) // 2]
-    return floor
+            usual[c] = ordered[(count - 1) // 2]
+    return usual
 
 
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]

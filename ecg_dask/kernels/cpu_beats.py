@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .cpu import Floats, Integers, _convolve, _differences, cell_maxima, summits, thresholds
+from .cpu import Floats, Integers, _convolve, _differences, cell_maxima, summits, usual_maxima
 from .rules import APART, FAR_FLANK, NEAR_FLANK, PER_CELL, QUIET, ROOM, STRONG
 
 Flags = NDArray[np.bool_]
@@ -282,8 +282,8 @@ def levels(
     """See `ecg_dask.kernels.levels`."""
     maxima = cell_maxima(value, head, PER_CELL)
     middles = cell_middles(value, head, PER_CELL)
-    level = thresholds(maxima, peak_cells, level_radius, 1.0)
-    return level, thresholds(middles, 1, noise_radius, 1.0)
+    level = usual_maxima(maxima, peak_cells, level_radius)
+    return level, usual_maxima(middles, 1, noise_radius)
 
 
 def candidates(
