@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -19,8 +20,31 @@ def namespace(array: Any) -> ModuleType:
     return importlib.import_module("numpy")
 
 
-def dataframe_library(array: Any) -> ModuleType:
-    """Return the table library that shares memory with `array`: ``cudf`` or ``pandas``."""
-    if on_gpu(array):
-        return importlib.import_module("cudf")
-    return importlib.import_module("pandas")
+def data_frame(columns: Mapping[str, Any], like: Any, index: Any = None) -> Any:
+    """Return a table in the memory of the array `like`: cuDF's or pandas'.
+
+    Missing numbers are NaN in both.
+    """
+    if on_gpu(like):
+        cudf = importlib.import_module("cudf")
+        frame = cudf.DataFrame(dict(columns), nan_as_null=False)
+    else:
+        frame = importlib.import_module("pandas").DataFrame(columns)
+    if index is not None:
+        # Not by the constructor, which would look for the index in columns that have one.
+        frame.index = index
+    return frame
+
+
+def text_column(words: Sequence[str | None], code: Any) -> Any:
+    """Return a column of text, ``words[code]`` in each row, in the memory of the array `code`."""
+    if on_gpu(code):
+        cudf = importlib.import_module("cudf")
+        return cudf.Series(list(words), dtype="str").take(code).reset_index(drop=True)
+    pandas = importlib.import_module("pandas")
+    return pandas.Series(pandas.array(list(words), dtype="str").take(code))
+
+
+def on_host(table: Any) -> Any:
+    """Return a table or column of pandas, whether it is one or cuDF's."""
+    return table.to_pandas() if hasattr(table, "to_pandas") else table

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import dask
 import dask.dataframe as dd
 import pandas as pd
+from dask.delayed import Delayed, delayed
 
+from .arrays import on_host
 from .beats import Beats
 from .cluster import connect
 from .errors import InputError
@@ -69,6 +71,7 @@ def run(
     workers: int | None = None,
     protocol: str | None = None,
     pool: str | None = None,
+    workers_per_gpu: int = 1,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Find and score the beats of recordings, and write what ``ecg-dask run`` writes.
@@ -96,7 +99,7 @@ def run(
         Last stage: ``"load"``, ``"segment"``, ``"train"``, ``"score"`` or ``"report"``.
     overwrite
         Replace a result that `out` holds already.
-    device, scheduler, workers, protocol, pool
+    device, scheduler, workers, protocol, pool, workers_per_gpu
         As for `connect`; `scheduler` is its address.
     console
         Where to draw progress; None draws none.
@@ -140,6 +143,7 @@ def run(
         "workers": workers,
         "protocol": protocol,
         "pool": pool,
+        "workers_per_gpu": workers_per_gpu,
     }
     with (
         result_folder(Path(out), overwrite) as folder,
@@ -186,7 +190,8 @@ def _client(scheduler: str | None, options: Mapping[str, Any]) -> Iterator[Clien
         with connect(scheduler, **options) as client:
             yield client
         return
-    asked = [name for name, value in options.items() if value not in (None, "auto")]
+    unasked = {"device": "auto", "workers_per_gpu": 1}
+    asked = [name for name, value in options.items() if value != unasked.get(name)]
     if scheduler is not None or asked:
         raise InputError(
             "scheduler" if scheduler is not None else asked[0],
@@ -248,7 +253,7 @@ class _Result:
                 table = dd.from_delayed(rows[i], meta=beats.table._meta)
                 step.beats = replace(beats, table=table, records=records[i], spans=spans[i])
             # The tables come to the client, and no signal.
-            tables, accounts, listed = dask.compute(rows, records, spans)
+            tables, accounts, listed = dask.compute(_on_host(rows), records, spans)
             for i, step in enumerate(self._steps):
                 step.table = pd.concat(tables[i])
                 step.lengths = [len(part) for part in tables[i]]
@@ -275,7 +280,7 @@ class _Result:
             ]
             (persisted,) = dask.persist(scores)
             stage.wait(persisted)
-            (parts,) = dask.compute(persisted)
+            (parts,) = dask.compute(_on_host(persisted))
             for step, part in zip(self._steps, parts, strict=True):
                 step.table = pd.concat([step.table, pd.concat(part)], axis=1)
 
@@ -343,6 +348,11 @@ class _Result:
         if self._model is not None:
             self._model.save(folder / MODEL)
         write_summary(folder / SUMMARY, summary)
+
+
+def _on_host(tables: Sequence[Sequence[Delayed]]) -> list[list[Delayed]]:
+    """Make tables pandas ones where they are: the client needs no GPU memory for them."""
+    return [[delayed(on_host)(part) for part in parts] for parts in tables]
 
 
 def _view(step: _Step, low: Any, high: Any, bin_samples: int) -> RecordView:

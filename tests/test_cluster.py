@@ -12,8 +12,10 @@ from ecg_dask import InputError, Recording, connect, find_beats
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"device": "tpu"}, "'tpu'; allowed: auto or cpu"),
-        ({"device": "gpu"}, "CuPy"),
+        ({"device": "tpu"}, "'tpu'; allowed: auto, cpu or gpu"),
+        ({"device": "gpu"}, "the driver lists no GPU.*ecg-dask doctor"),
+        ({"device": "cpu", "workers_per_gpu": 2}, "workers_per_gpu: found 2"),
+        ({"workers_per_gpu": 0}, "workers_per_gpu: found 0"),
         ({"address": ""}, "no scheduler answered"),
         ({"protocol": "ucx-old"}, "tcp, tls or ucx"),
         ({"protocol": "tls"}, "Security"),

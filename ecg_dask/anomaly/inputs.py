@@ -139,6 +139,14 @@ def row_scales(table: Any, scales: Mapping[str, float]) -> np.ndarray:
     return np.array([scales[name] for name in record], dtype=np.float32)
 
 
+def selected(array: Any, mask: np.ndarray) -> Any:
+    """Return the rows of `array` that a mask on the host keeps: a view where they are one run."""
+    (kept,) = np.nonzero(mask)
+    if len(kept) and kept[-1] - kept[0] + 1 == len(kept):
+        return array[kept[0] : kept[-1] + 1]
+    return array[namespace(array).asarray(mask)]
+
+
 def model_inputs(waves: Any, scale: Any, fs: float, window: tuple[float, float]) -> Any:
     """Resample waves to `LENGTH` points, take their mean out, and scale them by record.
 

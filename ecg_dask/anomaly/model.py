@@ -16,6 +16,7 @@ from dask.delayed import delayed
 
 from ..beats import Beats
 from ..errors import InputError
+from ..gpu.pool import told_when_full
 from .inputs import LENGTH, check_alike, delayed_scales, partitions
 from .scoring import score_partition
 from .vae import network_from
@@ -203,6 +204,7 @@ class Model:
         return model
 
 
+@told_when_full
 def _score_partition(
     table: Any, waves: Any, scales: Mapping[str, float], model: Model, fs: float
 ) -> Any:

@@ -9,13 +9,16 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from ..arrays import dataframe_library, namespace
+from ..arrays import data_frame, namespace, on_gpu
 from .inputs import model_inputs, row_scales
 from .vae import network_from
 
-#: Rows a batch. Every batch has so many, the last one padded: libraries pick their kernels by the
-#: batch's size, and a beat's score must not depend on how many others are beside it.
-BATCH = 256
+#: Rows a batch, on a CPU and on a GPU. Every batch has so many, the last one padded: libraries pick
+#: their kernels by the batch's size, and a beat's score must not depend on how many are beside it.
+BATCH, BATCH_ON_GPU = 256, 8192
+
+#: Batches whose inputs are made together, so that a partition's are never all in memory.
+_BUNDLE = 16
 
 
 def latent_columns(latent: int) -> list[str]:
@@ -49,12 +52,13 @@ def score_inputs(inputs: Any, weights: Mapping[str, np.ndarray], latent: int) ->
     z = xp.full((n, latent), np.nan, dtype=xp.float32)
     if not n or not weights:
         return score, z
-    batch = xp.zeros((BATCH, *inputs.shape[1:]), dtype=xp.float32)
+    size = BATCH_ON_GPU if on_gpu(inputs) else BATCH
+    batch = xp.zeros((size, *inputs.shape[1:]), dtype=xp.float32)
     x = from_dlpack(batch)
     network = network_from(weights, n_leads, latent, x.device)
     with torch.no_grad():
-        for start in range(0, n, BATCH):
-            rows = inputs[start : start + BATCH]
+        for start in range(0, n, size):
+            rows = inputs[start : start + size]
             batch[: len(rows)] = rows
             batch[len(rows) :] = 0
             mean, _ = network.encode(x)
@@ -109,12 +113,12 @@ def score_partition(
     z = xp.full((n, latent), np.nan, dtype=xp.float32)
     scale = xp.asarray(row_scales(table, scales))
     rows = xp.flatnonzero(complete)
-    # In bundles of whole batches, so that a partition's inputs are never all in memory.
-    for start in range(0, len(rows), 16 * BATCH):
-        some = rows[start : start + 16 * BATCH]
+    bundle = _BUNDLE * (BATCH_ON_GPU if on_gpu(waves) else BATCH)
+    for start in range(0, len(rows), bundle):
+        some = rows[start : start + bundle]
         inputs = model_inputs(waves[some], scale[some], fs, window)
         score[some], z[some] = score_inputs(inputs, weights, latent)
     anomaly = score > (np.inf if threshold is None else threshold)
     columns = {"score": score, "anomaly": anomaly}
     columns |= {name: z[:, i] for i, name in enumerate(latent_columns(latent))}
-    return dataframe_library(waves).DataFrame(columns, index=table.index)
+    return data_frame(columns, waves, table.index)

@@ -12,9 +12,10 @@ import numpy as np
 from dask.delayed import delayed
 from torch.utils.dlpack import from_dlpack
 
-from ..arrays import namespace
-from ..beats import Beats
+from ..arrays import namespace, on_gpu
+from ..beats import Beats, one_layer
 from ..errors import InputError
+from ..gpu.pool import told_when_full
 from .fit import fit
 from .inputs import (
     check_alike,
@@ -22,6 +23,7 @@ from .inputs import (
     model_inputs,
     partitions,
     row_scales,
+    selected,
 )
 from .model import Model
 from .scoring import score_inputs
@@ -29,6 +31,9 @@ from .threshold import DEVIATIONS, FEWEST_HELD_OUT, alarm_threshold, robust_thre
 
 #: Latent dimensions when none are asked for.
 LATENT = 8
+
+#: Most beats that are trained on, a week of them: of more, every second, third, ... one is taken.
+MOST_TRAINING_BEATS = 500_000
 
 
 class Rows(NamedTuple):
@@ -134,8 +139,12 @@ def train(
         seed=int(seed),
         epochs=epochs or 0,
     )
+    # Every so many beats of all are taken, wherever partitions begin.
+    begins = delayed(running_counts)([delayed(_n_training)(part) for part in rows])
+    (begins,) = one_layer([begins], f"begins-{begins.key}")
     trained = delayed(fit_model)(
-        [delayed(training_rows)(part) for part in rows],
+        [delayed(training_rows)(part, begins, i) for i, part in enumerate(rows)],
+        begins,
         sources,
         delayed(untrained, traverse=False),
         epochs,
@@ -179,6 +188,7 @@ def _require_whole(name: str, value: object, lowest: int, highest: int) -> None:
         )
 
 
+@told_when_full
 def take_rows(
     table: Any, waves: Any, scales: Mapping[str, float], fs: float, window: tuple[float, float]
 ) -> Rows:
@@ -187,34 +197,67 @@ def take_rows(
     complete = table["complete"].to_numpy(dtype=bool)
     train_part = (table["split"] == "train").to_numpy(dtype=bool)
     scale = row_scales(table, scales)[complete]
-    inputs = model_inputs(waves[xp.asarray(complete)], scale, fs, window)
+    inputs = model_inputs(selected(waves, complete), scale, fs, window)
     # Finite samples can still overflow; such beats are scored as null and teach nothing.
-    finite = xp.isfinite(inputs).all(axis=(1, 2))
+    finite = np.array(xp.isfinite(inputs).all(axis=(1, 2)).tolist(), dtype=bool)
     kept = complete.copy()
-    kept[complete] = finite.tolist()
+    kept[complete] = finite
     rr_s = table["rr_prev_s"].to_numpy(dtype=np.float64, na_value=np.nan)
     known = np.isfinite(rr_s)
     return Rows(
-        inputs=inputs[finite],
+        inputs=selected(inputs, finite),
         train=train_part[kept],
         records=table["record"].to_numpy()[kept & train_part],
         rr_s=(rr_s[known & train_part], rr_s[known & ~train_part]),
     )
 
 
-def training_rows(rows: Rows) -> tuple[Any, list[tuple[str, int]]]:
-    """Return a partition's training beats, and how many of each record follow one another."""
+def _n_training(rows: Rows) -> int:
+    return int(rows.train.sum())
+
+
+def running_counts(counts: Sequence[int]) -> list[int]:
+    """Return how many beats stand before each partition's first, and before the end."""
+    begins: list[int] = np.cumsum([0, *counts]).tolist()
+    return begins
+
+
+def training_rows(
+    rows: Rows, begins: Sequence[int], number: int
+) -> tuple[Any, list[tuple[str, int]]]:
+    """Return a partition's training beats, and how many of each record follow one another.
+
+    Parameters
+    ----------
+    rows
+        The partition's beats.
+    begins
+        What `running_counts` gave of all partitions' training beats.
+    number
+        Number of the partition.
+    """
+    step = _step(begins)
+    chosen = np.arange(begins[number], begins[number + 1]) % step == 0
+    train = rows.train.copy()
+    train[rows.train] = chosen
     runs: list[tuple[str, int]] = []
-    for name in rows.records.tolist():
+    for name in rows.records[chosen].tolist():
         if runs and runs[-1][0] == name:
             runs[-1] = (name, runs[-1][1] + 1)
         else:
             runs.append((name, 1))
-    return rows.inputs[namespace(rows.inputs).asarray(rows.train)], runs
+    return selected(rows.inputs, train), runs
 
 
+def _step(begins: Sequence[int]) -> int:
+    """Return 1 to train on every beat, 2 for every second one, and so on."""
+    return max(-(-begins[-1] // MOST_TRAINING_BEATS), 1)
+
+
+@told_when_full
 def fit_model(
     parts: Sequence[tuple[Any, list[tuple[str, int]]]],
+    begins: Sequence[int],
     sources: Sequence[int],
     model: Model,
     epochs: int | None,
@@ -225,6 +268,8 @@ def fit_model(
     ----------
     parts
         What `training_rows` gave, in the order of records and samples.
+    begins
+        As for `training_rows`.
     sources
         Number of the Beats that a part is of: equal names in two of them are two records.
     model
@@ -241,11 +286,15 @@ def fit_model(
             else:
                 records.append((source, name))
                 counts.append(count)
-    n_train = sum(counts)
+    n_train, step = begins[-1], _step(begins)
     if n_train < 2:
         note = f"Not trained: {n_train} complete training beats, 2 or more are needed."
         return replace(model, n_train=n_train, notes=(note,))
-    gathered = namespace(parts[0][0]).concatenate([inputs for inputs, _ in parts])
+    notes = (f"Trained on one in {step} of {n_train:,} beats.",) if step > 1 else ()
+    some = [inputs for inputs, _ in parts if len(inputs)]
+    # PyTorch must not be given an array that came from another process: those are read-only.
+    alone = len(some) == 1 and on_gpu(some[0])
+    gathered = some[0] if alone else namespace(some[0]).concatenate(some)
     done = fit(gathered, counts, epochs=epochs, latent=model.latent, seed=model.seed)
     return replace(
         model,
@@ -254,10 +303,11 @@ def fit_model(
         n_train=n_train,
         n_validation=done.n_validation,
         history=done.history,
-        notes=done.notes,
+        notes=(*notes, *done.notes),
     )
 
 
+@told_when_full
 def score_rows(rows: Rows, model: Model) -> Scores:
     """Score the complete beats of a partition."""
     score, _ = score_inputs(rows.inputs, model.weights, model.latent)

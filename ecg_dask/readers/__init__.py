@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from dask.delayed import delayed
 
 from ..errors import InputError
+from ..gpu.pool import Pool, on_device, pool_here
 from ..recording import Recording
-from .csv import read_csv
+from .csv import Survey, read_csv, survey_csv
 from .files import Leads, on_workers, samples_per_chunk
 from .formats import format_of
 from .numpy_arrays import read_numpy
@@ -20,6 +24,14 @@ from .parquet import read_parquet
 from .wfdb_records import read_wfdb
 
 __all__ = ["read"]
+
+#: On a GPU a partition holds so small a share of the worker's pool, as float32: a task needs about
+#: fifteen times as much at once. And at most so much, in bytes: a day of one lead at 250 Hz is one
+#: partition for one GPU, since each costs milliseconds, and two for several.
+_SHARE_OF_POOL, _LARGEST, _LARGEST_OF_SEVERAL = 1 / 64, 256 * 2**20, 40 * 2**20
+
+#: Share of the workers' pools that a recording may fill which is read while it is counted.
+_ROOM = 1 / 8
 
 _READERS: dict[str, Callable[..., Recording]] = {
     "csv": read_csv,
@@ -56,12 +68,15 @@ def read(
         Size of a partition: a number of samples, or memory as text such as ``"64 MiB"``, in bytes
         of float32 signal. Exact for WFDB and NumPy, kept on average for tables of text, whole
         groups of rows for Parquet. By default 8 MiB of signal, or 16 MiB of text: a day of one lead
-        at 250 Hz gives 10 to 14 partitions, and a task stays under about 100 MB.
+        at 250 Hz gives 10 to 14 partitions, and a task stays under about 100 MB. On GPU workers a
+        64th of the pool, but at most 256 MiB, or 40 MiB with several workers.
 
     Returns
     -------
     Recording
-        Blocks are NumPy float32 of shape (n, n_leads), NaN where a sample is missing. ``notes``
+        Blocks are float32 of shape (n, n_leads), NumPy or, on GPU workers, CuPy, NaN where a sample
+        is missing. A table of text without times that fits several times over into the workers'
+        pools is read while its rows are counted, and stays there. ``notes``
         tells what was changed: jumps of a time column that became missing samples, a rate that is
         not exact, infinite values, columns that were left out. Nothing is resampled. Where only
         the time of day is known, ``start`` has the date 1900-01-01.
@@ -86,8 +101,57 @@ def read(
         fs = _positive(fs)
     samples_per_chunk(chunk, 1)
     name = os.fspath(path)
-    (kind,) = on_workers([delayed(format_of)(name)])
-    return _READERS[kind](name, fs=fs, leads=leads, chunk=chunk)
+    ((kind, pool, survey),) = on_workers([delayed(_look)(name, fs)])
+    options: dict[str, Any] = {"fs": fs, "leads": leads, "chunk": chunk}
+    if survey is not None:
+        options["survey"] = survey
+    if pool is None:
+        return _READERS[kind](name, **options)
+    return _read_on_gpus(kind, name, pool, options)
+
+
+def _look(name: str, fs: float | None) -> tuple[str, Pool | None, Survey | None]:
+    """Tell a file's format, the worker's pool, and what a first look at a CSV shows (a task)."""
+    kind = format_of(name)
+    return kind, pool_here(), survey_csv(name, fs) if kind == "csv" else None
+
+
+def _read_on_gpus(kind: str, name: str, pool: Pool, options: dict[str, Any]) -> Recording:
+    """Read a recording into the memory of workers that have this pool each."""
+    meta = _gpu_meta()
+    n_workers = _number_of_workers()
+    if options["chunk"] is None:
+        largest = _LARGEST if n_workers == 1 else _LARGEST_OF_SEVERAL
+        options["chunk"] = f"{min(int(pool.size * _SHARE_OF_POOL), largest)} B"
+    if kind == "csv":
+        options["room"] = int(pool.size * n_workers * _ROOM)
+    if kind in ("csv", "opensignals"):
+        return _READERS[kind](name, meta=meta, **options)
+    recording = _READERS[kind](name, **options)
+    return replace(recording, signal=recording.signal.map_blocks(on_device, meta=meta))
+
+
+def _gpu_meta() -> Any:
+    """Return what tells Dask that blocks are CuPy arrays."""
+    try:
+        cupy = importlib.import_module("cupy")
+        return cupy.empty((0, 0), dtype=np.float32)
+    except Exception as error:
+        raise InputError(
+            "device",
+            f"workers on GPUs, and a client that can use none ({error})",
+            "a client on a machine with a GPU and with the workers' packages",
+            "Start the client on a worker's machine",
+        ) from error
+
+
+def _number_of_workers() -> int:
+    distributed = importlib.import_module("distributed")
+    try:
+        return max(len(distributed.default_client().nthreads()), 1)
+    except ValueError:
+        # No client: this process has a pool.
+        return 1
 
 
 def _positive(fs: Any) -> float:

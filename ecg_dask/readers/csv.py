@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import dask
 import numpy as np
-import numpy.typing as npt
 from dask.delayed import delayed
 
 from ..errors import InputError
+from ..gpu.pool import on_device, pool_here
 from ..recording import Recording
 from .clock import Clock, Floats, Span, joined, span_of
 from .columns import Column, Roles, roles_of
@@ -35,7 +36,7 @@ from .files import (
     samples_per_chunk,
     stem,
 )
-from .gaps import assembled
+from .gaps import NO_SAMPLES, assembled
 from .text_blocks import (
     BadCell,
     Layout,
@@ -45,6 +46,7 @@ from .text_blocks import (
     owned_lines,
     row_lines,
 )
+from .text_gpu import read_plain
 from .timeline import Timing, timing_of, wrong_step
 
 #: Bytes of text a partition, when no chunk is asked for. A task holds the text, its columns and
@@ -53,7 +55,7 @@ from .timeline import Timing, timing_of, wrong_step
 DEFAULT_TEXT_BYTES = 16 * 2**20
 #: Places of the file at which a column is looked at, and bytes at each.
 _PROBES = 16
-_PROBE_BYTES = 2**16
+_PROBE_BYTES = 2**14
 
 
 @dataclass(frozen=True)
@@ -103,27 +105,47 @@ class Block:
 
 
 def read_csv(
-    path: str, *, fs: float | None = None, leads: Leads = None, chunk: int | str | None = None
+    path: str,
+    *,
+    fs: float | None = None,
+    leads: Leads = None,
+    chunk: int | str | None = None,
+    survey: Survey | None = None,
+    room: int = 0,
+    meta: Any = NO_SAMPLES,
 ) -> Recording:
     """Read a table of text: CSV and what resembles it.
 
     Separator, decimal mark, header, and the time column are found out. Rows are samples; an
     empty cell is a missing sample. See `read` for the parameters; `chunk` is kept on average,
-    since a partition is a range of bytes.
+    since a partition is a range of bytes. `survey` is that of `survey_csv`, if it was made already;
+    `room` and `meta` are as for `read_table`.
 
     Raises
     ------
     InputError
         When the file cannot be read as a table of samples, or does not tell its rate.
     """
-    (survey,) = on_workers([delayed(survey_csv)(path, fs)])
-    return read_table(path, survey, fs=fs, leads=leads, chunk=chunk)
+    if survey is None:
+        (survey,) = on_workers([delayed(survey_csv)(path, fs)])
+    return read_table(path, survey, fs=fs, leads=leads, chunk=chunk, room=room, meta=meta)
 
 
 def read_table(
-    path: str, survey: Survey, *, fs: float | None, leads: Leads, chunk: int | str | None
+    path: str,
+    survey: Survey,
+    *,
+    fs: float | None,
+    leads: Leads,
+    chunk: int | str | None,
+    room: int = 0,
+    meta: Any = NO_SAMPLES,
 ) -> Recording:
-    """Count the rows of a surveyed table and make a Recording of it."""
+    """Count the rows of a surveyed table and make a Recording of it.
+
+    Without a column of time, a signal of at most `room` bytes as float32 is read while its rows are
+    counted, and stays on the workers. `meta` is an empty array of the kind that the workers read.
+    """
     roles, layout = survey.roles, survey.layout
     clock = roles.clock
     if fs is None and survey.fs is None and (clock is None or not clock.per_second):
@@ -131,10 +153,16 @@ def read_table(
     wanted = chosen(roles.names, leads, stem(path))
     columns = tuple(roles.leads[i] for i in wanted)
     pieces = ranges(layout.start, survey.size, text_bytes(chunk, survey.row_bytes, len(columns)))
-    look = delayed(look_at)
-    blocks: list[Block] = on_workers(
-        [look(path, layout, roles.clock_column, clock, columns, *piece) for piece in pieces]
-    )
+    samples: list[Any] = []
+    n_bytes = 4 * len(columns) * (survey.size - layout.start) / max(survey.row_bytes, 1)
+    if clock is None and 0 < n_bytes <= room:
+        load = delayed(load_block, nout=2)
+        both = [load(path, layout, columns, *piece) for piece in pieces]
+        samples, looks = dask.persist([one[0] for one in both], [one[1] for one in both])
+    else:
+        look = delayed(look_at)
+        looks = [look(path, layout, roles.clock_column, clock, columns, *piece) for piece in pieces]
+    blocks: list[Block] = on_workers(looks)
     lines = np.cumsum([layout.first_line, *(block.lines for block in blocks)]).tolist()
     for first_line, block in zip(lines, blocks, strict=False):
         if block.bad is not None:
@@ -161,7 +189,8 @@ def read_table(
     notes += timing.notes
     notes += infinite_note(sum(block.infinite for block in blocks))
     signal = assembled(
-        [
+        samples
+        or [
             delayed(read_block)(path, layout, columns, *piece, n, first_line)
             for piece, n, first_line in zip(pieces, rows, lines, strict=False)
         ],
@@ -169,6 +198,7 @@ def read_table(
         len(columns),
         timing.gap_rows,
         timing.gap_samples,
+        meta,
     )
     return Recording(
         signal,
@@ -288,6 +318,28 @@ def look_at(
     return Block(lines, infinite, span, skipped)
 
 
+def load_block(
+    path: str, layout: Layout, columns: Sequence[int], start: int, stop: int
+) -> tuple[Any, Block]:
+    """Look at a range of bytes and read its leads at once (a task); None for what cannot be read.
+
+    Returns
+    -------
+    samples
+        float32 of shape (n_rows, n_leads), CuPy on a worker with a GPU; None with a bad line.
+    block
+        What `look_at` tells.
+    """
+    if pool_here() is not None:
+        plain = read_plain(path, layout, columns, start, stop)
+        if plain is not None:
+            return plain.samples, Block(plain.lines, 0, Span(len(plain.samples)))
+    told = look_at(path, layout, None, None, columns, start, stop)
+    if told.bad is not None:
+        return None, told
+    return read_block(path, layout, columns, start, stop, told.span.rows, 0), told
+
+
 def read_block(
     path: str,
     layout: Layout,
@@ -296,25 +348,39 @@ def read_block(
     stop: int,
     n_rows: int,
     first_line: int,
-) -> npt.NDArray[np.float32]:
-    """Read the leads of a range of bytes (a task): float32 of shape (n_rows, n_leads)."""
+) -> Any:
+    """Read the leads of a range of bytes (a task).
+
+    Returns
+    -------
+    float32 of shape (n_rows, n_leads), CuPy on a worker with a GPU
+    """
+    if pool_here() is not None:
+        plain = read_plain(path, layout, columns, start, stop)
+        if plain is not None:
+            _check_rows(path, start, len(plain.samples), n_rows)
+            return plain.samples
     text = owned_lines(path, layout, start, stop)
     try:
         values = columns_of(text, layout, dict.fromkeys(columns, "value"))
     except BadCell as bad:
         raise bad.error(path, first_line, layout.names) from None
-    if len(values[0]) != n_rows:
-        raise InputError(
-            path,
-            f"{len(values[0])} rows after byte {start} where {n_rows} were counted",
-            "a file that stays as it is while it is read",
-            "Wait until it is written, and read it again",
-        )
+    _check_rows(path, start, len(values[0]), n_rows)
     block = np.empty((n_rows, len(columns)), np.float32)
     for i, column in enumerate(values):
         block[:, i] = column
     block[np.isinf(block)] = np.nan
-    return block
+    return on_device(block)
+
+
+def _check_rows(path: str, start: int, found: int, counted: int) -> None:
+    if found != counted:
+        raise InputError(
+            path,
+            f"{found} rows after byte {start} where {counted} were counted",
+            "a file that stays as it is while it is read",
+            "Wait until it is written, and read it again",
+        )
 
 
 def _line_of(

@@ -79,7 +79,7 @@ def read_head(path: str, head: bytes, whole: bool) -> Head:
         When they are no table of numbers.
     """
     lines, comments = _lines(path, head, whole)
-    best = max(_CANDIDATES, key=lambda candidate: _score(lines, *candidate))
+    best = max(_candidates(lines), key=lambda candidate: _score(lines, *candidate))
     separator, decimal = best
     width, kinds = _columns(lines, separator, decimal)
     first = _first_row(lines, separator, decimal, width, kinds)
@@ -145,6 +145,22 @@ def _lines(path: str, head: bytes, whole: bool) -> tuple[list[_Line], list[_Line
             path, "no lines but comments", "rows of numbers", "Check that the file is a recording"
         )
     return lines, comments
+
+
+def _candidates(lines: Sequence[_Line]) -> list[tuple[str, str]]:
+    """Leave out what cannot be better: absent separators are all alike, as are absent commas."""
+    text = "\n".join(line.text for line in lines)
+    kept: list[tuple[str, str]] = []
+    alike = set()
+    for separator, decimal in _CANDIDATES:
+        if decimal == "," and "," not in text:
+            continue
+        if separator not in text:
+            if decimal in alike:
+                continue
+            alike.add(decimal)
+        kept.append((separator, decimal))
+    return kept
 
 
 def _score(lines: Sequence[_Line], separator: str, decimal: str) -> tuple[int, int]:

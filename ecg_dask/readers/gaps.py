@@ -10,14 +10,23 @@ import numpy as np
 from dask.delayed import delayed
 
 from ..arrays import namespace
+from ..gpu.pool import on_device
 from .clock import Rows
+
+#: Tells Dask that blocks are NumPy arrays.
+NO_SAMPLES = np.empty((0, 0), np.float32)
 
 #: Missing samples that never need a partition of their own.
 _SHORT_GAP = 2**16
 
 
 def assembled(
-    blocks: Sequence[Any], rows: Sequence[int], n_leads: int, gap_rows: Rows, gap_samples: Rows
+    blocks: Sequence[Any],
+    rows: Sequence[int],
+    n_leads: int,
+    gap_rows: Rows,
+    gap_samples: Rows,
+    meta: Any = NO_SAMPLES,
 ) -> da.Array:
     """Make the signal of delayed blocks and of gaps between their rows.
 
@@ -31,6 +40,8 @@ def assembled(
         Number of columns.
     gap_rows, gap_samples
         Rows, counted over all blocks, before which samples are missing, and how many.
+    meta
+        An empty array of the blocks' kind.
 
     Returns
     -------
@@ -39,7 +50,7 @@ def assembled(
     """
     if not gap_rows.size:
         kept = [(block, n) for block, n in zip(blocks, rows, strict=True) if n]
-        return from_blocks([block for block, _ in kept], [n for _, n in kept], n_leads)
+        return from_blocks([block for block, _ in kept], [n for _, n in kept], n_leads, meta)
     longest = max(*rows, _SHORT_GAP)
     stops = np.cumsum(rows)
     pieces: list[da.Array] = []
@@ -49,7 +60,7 @@ def assembled(
         inside = (gap_rows >= stop - n) & (gap_rows < stop)
         starts, lengths = gap_rows[inside] - (stop - n), gap_samples[inside]
         if not starts.size:
-            pieces.append(_array(block, n, n_leads))
+            pieces.append(_array(block, n, n_leads, meta))
             continue
         low = 0
         for start, length in zip(
@@ -61,23 +72,25 @@ def assembled(
             if start > low:
                 size = start - low + int(lengths[here].sum())
                 part = delayed(with_missing)(block, low, start, starts[here], lengths[here])
-                pieces.append(_array(part, size, n_leads))
+                pieces.append(_array(part, size, n_leads, meta))
             if length:
                 missing = da.full((length, n_leads), np.nan, dtype=np.float32, chunks=(longest, -1))
-                pieces.append(missing)
+                pieces.append(missing.map_blocks(on_device, meta=meta))
             low = start
     return da.concatenate(pieces)
 
 
-def from_blocks(blocks: Sequence[Any], rows: Sequence[int], n_leads: int) -> da.Array:
+def from_blocks(
+    blocks: Sequence[Any], rows: Sequence[int], n_leads: int, meta: Any = NO_SAMPLES
+) -> da.Array:
     """Make the signal of delayed blocks, float32 of shape (n, n_leads), with the n of each."""
     return da.concatenate(
-        [_array(block, n, n_leads) for block, n in zip(blocks, rows, strict=True)]
+        [_array(block, n, n_leads, meta) for block, n in zip(blocks, rows, strict=True)]
     )
 
 
-def _array(block: Any, n: int, n_leads: int) -> da.Array:
-    return da.from_delayed(block, (n, n_leads), meta=np.empty((0, 0), np.float32))
+def _array(block: Any, n: int, n_leads: int, meta: Any) -> da.Array:
+    return da.from_delayed(block, (n, n_leads), meta=meta)
 
 
 def with_missing(block: Any, start: int, stop: int, rows: Rows, samples: Rows) -> Any:

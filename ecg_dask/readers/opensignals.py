@@ -16,6 +16,7 @@ from .clock import Clock
 from .columns import Roles
 from .csv import Survey, probe_texts, read_table, row_bytes
 from .files import Leads, on_workers, opened, same_fs, unique_names
+from .gaps import NO_SAMPLES
 from .text_blocks import Layout
 
 #: First line of such a file.
@@ -25,13 +26,18 @@ _HEADER_BYTES = 2**18
 
 
 def read_opensignals(
-    path: str, *, fs: float | None = None, leads: Leads = None, chunk: int | str | None = None
+    path: str,
+    *,
+    fs: float | None = None,
+    leads: Leads = None,
+    chunk: int | str | None = None,
+    meta: Any = NO_SAMPLES,
 ) -> Recording:
     """Read an OpenSignals text file of one device.
 
     The leads are the header's channels, in counts of the converter. A skip in the sequence counter
     becomes missing samples; a counter of 4 bits tells them modulo 16. See `read` for the
-    parameters.
+    parameters; `meta` is as for `read_table`.
 
     Raises
     ------
@@ -40,7 +46,7 @@ def read_opensignals(
     """
     (survey,) = on_workers([delayed(survey_opensignals)(path)])
     same_fs(path, survey.fs or 0.0, fs)
-    return read_table(path, survey, fs=fs, leads=leads, chunk=chunk)
+    return read_table(path, survey, fs=fs, leads=leads, chunk=chunk, meta=meta)
 
 
 def survey_opensignals(path: str) -> Survey:

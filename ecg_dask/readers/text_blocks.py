@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from .files import opened
 
 #: A line longer than this is no line of a table of samples.
 MAX_LINE_BYTES = 2**20
-#: Bytes read past the end of a range, which mostly hold the end of its last line.
+#: Bytes read at a range's ends, which mostly hold an end of a line.
 _LOOK_AHEAD = 4096
 #: Bytes that are counted at a time.
 _SLICE_BYTES = 2**18
@@ -104,35 +105,40 @@ class Layout:
         return len(self.names)
 
 
+def owned_range(path: str, layout: Layout, start: int, stop: int) -> tuple[int, int]:
+    """Return where the lines that start in the bytes [start, stop) begin and end in the file."""
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        low = start if start == layout.start else _next_line(file, path, start, size)
+        return low, max(low, _next_line(file, path, stop, size))
+
+
+def _next_line(file: BinaryIO, path: str, at: int, size: int) -> int:
+    """Return where the first line starts that starts at byte `at` or behind it."""
+    # The byte before tells whether a line starts right there.
+    file.seek(at - 1)
+    position = at - 1
+    while position < size and (more := file.read(_LOOK_AHEAD)):
+        end = more.find(b"\n") + 1
+        if end:
+            return position + end
+        position += len(more)
+        if position - at > MAX_LINE_BYTES:
+            raise InputError(
+                path,
+                f"no end of line in a million bytes after byte {at}",
+                "lines of text",
+                "Check that the file is a whole text file",
+            )
+    return size
+
+
 def owned_lines(path: str, layout: Layout, start: int, stop: int) -> bytes:
     """Return the lines that start in the bytes [start, stop), the last one to its end."""
-    # The byte before tells whether a line starts right at the range's own start.
-    before = 1 if start > layout.start else 0
+    low, high = owned_range(path, layout, start, stop)
     with opened(path) as file:
-        file.seek(start - before)
-        text = file.read(stop - start + before + _LOOK_AHEAD)
-        low = text.find(b"\n") + 1 if before else 0
-        if not text or (before and not low) or low >= stop - start + before:
-            return b""
-        high = text.find(b"\n", stop - start + before - 1) + 1
-        if high:
-            return text[low:high]
-        rest = [text[low:]]
-        length = 0
-        while more := file.read(_LOOK_AHEAD):
-            end = more.find(b"\n") + 1
-            rest.append(more[:end] if end else more)
-            length += len(more)
-            if end:
-                break
-            if length > MAX_LINE_BYTES:
-                raise InputError(
-                    path,
-                    f"no end of line in a million bytes after byte {start}",
-                    "lines of text",
-                    "Check that the file is a whole text file",
-                )
-        return b"".join(rest)
+        file.seek(low)
+        return file.read(high - low)
 
 
 def tidied(text: bytes, layout: Layout) -> bytes:

@@ -7,6 +7,8 @@ beats any distance away (intervals, row numbers) is joined afterwards from a few
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,8 +20,9 @@ from dask.base import tokenize
 from dask.delayed import delayed
 
 from .. import kernels
-from ..arrays import dataframe_library, namespace, on_gpu
+from ..arrays import data_frame, namespace, on_gpu, text_column
 from ..beats import Beats, empty_table, one_layer, span_table, stack_waves
+from ..gpu.pool import told_when_full
 from ..recording import Recording
 from . import spans
 from .cut import cut
@@ -110,31 +113,25 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         stretches.append(segmented[2])
         start += size
 
-    joined = delayed(_join)(stretches, fs, dask_key_name="join-" + token)
-    (joined,) = one_layer([joined], "joined-" + token)
-    places = delayed(place_stretches)(stretches, joined, sizes, dask_key_name="place-" + token)
-    (places,) = one_layer([places], "places-" + token)
+    placed = delayed(place_stretches)(stretches, sizes, fs, dask_key_name="place-" + token)
+    (placed,) = one_layer([placed], "placed-" + token)
     table = [
         delayed(_table_block)(
-            part, places[i], recording.name, fs, dask_key_name=("beat-table-" + token, i)
+            part, placed, i, recording.name, fs, dask_key_name=("beat-table-" + token, i)
         )
         for i, part in enumerate(columns)
     ]
     record = delayed(_record_row)(
         stretches, recording.name, fs, recording.n_samples, dask_key_name="record-" + token
     )
-    listed = delayed(_span_rows)(joined, recording.name, fs, dask_key_name="spans-" + token)
+    listed = delayed(_span_rows)(placed, recording.name, fs, dask_key_name="spans-" + token)
     flat = one_layer([record, listed, *table, *waves], "beats-" + token)
     record, listed = flat[:2]
     table, waves = flat[2 : len(table) + 2], flat[len(table) + 2 :]
-    library = dataframe_library(signal._meta)
-    meta = empty_table()
-    if library is not pd:
-        meta = library.from_pandas(meta)
     xp = namespace(signal._meta)
     shape = (len(leads), widths.before + widths.after)
     return Beats(
-        table=dd.from_delayed(table, meta=meta),
+        table=dd.from_delayed(table, meta=_table_meta(on_gpu(signal._meta))),
         waves=stack_waves(waves, shape, xp.empty((0, *shape), dtype=xp.float32)),
         fs=fs,
         window=(detector.before_s, detector.after_s),
@@ -144,6 +141,13 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         names=(recording.name,),
         spans=listed,
     )
+
+
+@functools.cache
+def _table_meta(gpu: bool) -> Any:
+    """Return a beat table without rows, cuDF's or pandas'. Nobody writes to it."""
+    table = empty_table()
+    return importlib.import_module("cudf").from_pandas(table) if gpu else table
 
 
 def block_halo(detector: Detector, fs: float) -> int:
@@ -183,6 +187,7 @@ def merge_short(chunks: Sequence[int], shortest: int) -> tuple[int, ...]:
     return tuple(merged)
 
 
+@told_when_full
 def segment_block(
     left: Any, core: Any, right: Any, *, first: int, detector: Detector, fs: float
 ) -> tuple[dict[str, Any], Any, Stretch]:
@@ -259,14 +264,19 @@ def _stretch(sample: Any, missing: Any, lost: Any, pruned: int, runs: Runs) -> S
     )
 
 
-def _join(stretches: Sequence[Stretch], fs: float) -> Runs:
-    return join_runs([stretch.runs for stretch in stretches], fs)
-
-
 def place_stretches(
-    stretches: Sequence[Stretch], joined: Runs, sizes: Sequence[int]
-) -> list[Place]:
-    """Tell each block its row numbers, the beats next to it without a gap between, its spans."""
+    stretches: Sequence[Stretch], sizes: Sequence[int], fs: float
+) -> tuple[Runs, list[Place]]:
+    """Join the spans of a record, and tell each block where its beats stand.
+
+    Returns
+    -------
+    joined
+        The spans of the record.
+    places
+        For each block its row numbers, the beats next to it without a gap between, and its spans.
+    """
+    joined = join_runs([stretch.runs for stretch in stretches], fs)
     n_rows = sum(stretch.n_beats for stretch in stretches)
     before = _neighbours(
         (s.n_beats, s.last_beat, s.missing_before_first, s.missing_after_last) for s in stretches
@@ -285,7 +295,7 @@ def place_stretches(
         within = Runs(*(column[begin[i] : end[i]] for column in joined))
         places.append(Place(row, n_rows, before[i], behind[i], within))
         row += stretch.n_beats
-    return places
+    return joined, places
 
 
 def _neighbours(stretches: Iterable[tuple[int, int, bool, bool]]) -> list[int | None]:
@@ -301,7 +311,14 @@ def _neighbours(stretches: Iterable[tuple[int, int, bool, bool]]) -> list[int | 
     return neighbours
 
 
-def _table_block(columns: dict[str, Any], place: Place, record: str, fs: float) -> Any:
+def _table_block(
+    columns: dict[str, Any],
+    placed: tuple[Runs, Sequence[Place]],
+    number: int,
+    record: str,
+    fs: float,
+) -> Any:
+    place = placed[1][number]
     sample = columns["sample"]
     xp = namespace(sample)
     n = int(sample.size)
@@ -310,13 +327,12 @@ def _table_block(columns: dict[str, Any], place: Place, record: str, fs: float) 
         rr_prev[0] = (sample[0] - place.previous) / fs
     if n and place.following is not None:
         rr_next[-1] = (place.following - sample[-1]) / fs
-    row = place.row + np.arange(n)
-    split = np.where(row < int(TRAIN_SHARE * place.n_rows), "train", "test")
-    within = reasons_at(place.spans, sample.get() if on_gpu(sample) else sample)
-    library = dataframe_library(sample)
-    frame = library.DataFrame(
+    row = place.row + xp.arange(n)
+    for_test = row >= int(TRAIN_SHARE * place.n_rows)
+    within = xp.asarray(reasons_at(place.spans, sample.get() if on_gpu(sample) else sample))
+    return data_frame(
         {
-            "record": library.Series([record] * n, dtype="str"),
+            "record": text_column([record], xp.zeros(n, xp.int32)),
             "sample": sample,
             "time_s": sample.astype(xp.float64) / fs,
             "rr_prev_s": rr_prev,
@@ -324,12 +340,12 @@ def _table_block(columns: dict[str, Any], place: Place, record: str, fs: float) 
             "amplitude": columns["amplitude"],
             "quality": columns["quality"],
             "complete": columns["complete"],
-            "span": library.Series(within.tolist(), dtype="str"),
-            "split": library.Series(split.tolist(), dtype="str"),
-        }
+            "span": text_column([*REASONS, None], within),
+            "split": text_column(["train", "test"], for_test.astype(xp.int32)),
+        },
+        sample,
+        row,
     )
-    frame.index = row
-    return frame
 
 
 def _record_row(
@@ -351,6 +367,7 @@ def _record_row(
     )
 
 
-def _span_rows(joined: Runs, record: str, fs: float) -> pd.DataFrame:
+def _span_rows(placed: tuple[Runs, Sequence[Place]], record: str, fs: float) -> pd.DataFrame:
+    joined = placed[0]
     reasons = np.array(REASONS, dtype=object)[joined.reason]
     return span_table(record, reasons.tolist(), joined.start, joined.stop, fs)

@@ -167,10 +167,9 @@ def _covering(spans: Integers, sample: Integers) -> Integers:
     return np.where((index >= 0) & (sample < spans[index, 1]), index, -1)
 
 
-def reasons_at(spans: Runs, sample: Integers) -> npt.NDArray[Any]:
-    """Return the reason of the span that holds each sample, None where none does."""
-    names = np.array([*REASONS, None], dtype=object)
+def reasons_at(spans: Runs, sample: Integers) -> npt.NDArray[np.int8]:
+    """Return the number of the reason of the span that holds each sample, one more without any."""
     index = _covering(_spans(spans), sample)
-    # Where no span does, the last name: None.
-    told: npt.NDArray[Any] = names[np.append(spans.reason, len(REASONS))[index]]
+    # Where no span does, the last one.
+    told: npt.NDArray[np.int8] = np.append(spans.reason, np.int8(len(REASONS)))[index]
     return told

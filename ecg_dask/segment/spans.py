@@ -7,6 +7,7 @@ judged, so that the spans do not depend on how the recording is cut into blocks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +53,9 @@ QUIET = 0.18
 RHYTHM_S, REGULARITY = (0.16, 0.41), 0.3
 #: What is fainter than this, as a share of the loudest within `PAUSE_S`, is a pause and not noise.
 FAINT, PAUSE_S = 0.1, 5.0
-#: Cells that are judged by their rhythm at once, which bounds the memory.
-_SLAB = 512
+#: Cells that are looked at together, which bounds the memory: on a CPU as many as its cache likes,
+#: on a GPU so many that each of its dozens of kernels has something to do.
+_SLAB, _SLAB_ON_GPU = 512, 32_768
 
 Integers = npt.NDArray[np.int64]
 
@@ -208,6 +210,13 @@ def _edges(mask: Any) -> tuple[Integers, Integers]:
     return edges[::2], edges[1::2]
 
 
+def _slabs(cells: Any) -> Iterator[Any]:
+    """Cut an array of cells into parts that are looked at together."""
+    size = _SLAB_ON_GPU if on_gpu(cells) else _SLAB
+    for i in range(0, cells.size, size):
+        yield cells[i : i + size]
+
+
 def _on_host(array: Any) -> Any:
     return array.get() if on_gpu(array) else array
 
@@ -312,8 +321,7 @@ def _clipped(cells: _Cells) -> Runs:
     for upper, bound, extreme in ((True, cells.high, highest), (False, cells.low, lowest)):
         # Where nothing changes there is no limit to be seen, and no signal either.
         candidate = xp.flatnonzero((bound[own] == extreme) & (lowest < highest))
-        for i in range(0, candidate.size, _SLAB):
-            slab = candidate[i : i + _SLAB]
+        for slab in _slabs(candidate):
             level, cell = extreme[slab], slab + cells.start
             few = _few_reach(cells, cell - n, 2 * n + 1, level, upper)
             found.append(_plateaus(cells, cell[few], level[few]))
@@ -385,8 +393,7 @@ def _noise(cells: _Cells) -> Runs:
     near = _around(xp.maximum(crests, xp.float32(0)).ravel(), n * SUB_CELLS, 0)
     near = near.reshape(-1, SUB_CELLS)
     beside = xp.arange(2 * n + 1)
-    for i in range(0, seeds.size, _SLAB):
-        slab = seeds[i : i + _SLAB]
+    for slab in _slabs(seeds):
         windows = near[slab[:, None] + beside].reshape(slab.size, -1)
         mask[slab] = ~_regular(windows, loudest[slab], cells.w.rhythm)
     # Near its ends noise has louder QRS complexes beside it: what is as restless belongs to it.

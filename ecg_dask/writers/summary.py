@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ import pandas as pd
 
 from ..segment.runs import REASONS
 
-#: Packages that a result may depend on.
-PACKAGES = ("ecg_dask", "dask", "distributed", "numba", "numpy", "pandas", "pyarrow", "torch")
+#: Packages that a result may depend on, where they are installed.
+PACKAGES = (
+    *("ecg_dask", "dask", "distributed", "numba", "numpy", "pandas", "pyarrow", "torch"),
+    *("cudf-cu12", "cudf-cu13", "cupy-cuda12x", "cupy-cuda13x", "numba-cuda"),
+)
 
 #: Most spans of a record that its summary lists.
 MOST_SPANS = 100
@@ -23,7 +27,11 @@ MOST_SPANS = 100
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that a result may depend on."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def span_facts(spans: pd.DataFrame) -> dict[str, Any]:

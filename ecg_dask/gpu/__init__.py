@@ -1,0 +1,1 @@
+"""What only GPU workers need: which GPUs there are, and the one memory pool of a worker."""

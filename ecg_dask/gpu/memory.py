@@ -1,0 +1,93 @@
+"""One memory pool of a worker, from which cuDF, CuPy, Numba and PyTorch all allocate.
+
+RMM owns the pool. The libraries are told of it before their first allocation, in this order: RMM,
+on which cuDF allocates by itself, then CuPy, Numba and PyTorch.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from ..errors import InputError
+from .pool import ASYNC, DEFAULT_SHARE, Pool, enter, pool_here
+
+
+class GpuMemory(WorkerPlugin):  # type: ignore[misc]
+    """Dask worker plugin that sets up the one pool.
+
+    Parameters
+    ----------
+    pool
+        What to make; None takes the memory resource that RMM has already, as the workers that
+        ``dask cuda worker --rmm-pool-size`` starts have.
+    """
+
+    name = "ecg_dask-gpu-memory"
+
+    def __init__(self, pool: Pool | None) -> None:
+        self.pool = pool
+
+    def setup(self, worker: Any) -> None:
+        """Set up the pool of the worker's process, once."""
+        set_up(self.pool)
+
+
+def is_on_gpu(dask_worker: Any) -> bool:
+    """Tell whether a worker has a pool, or was started by dask-cuda and can have one."""
+    plugins = {type(plugin).__module__.partition(".")[0] for plugin in dask_worker.plugins.values()}
+    return pool_here() is not None or "dask_cuda" in plugins
+
+
+def set_up(pool: Pool | None) -> Pool:
+    """Make the one pool of this process, and tell CuPy, Numba and PyTorch of it.
+
+    A process has one pool for good: a later call changes nothing.
+
+    Raises
+    ------
+    InputError
+        When PyTorch is built without CUDA.
+    """
+    here = pool_here()
+    if here is not None:
+        return here
+    # Deterministic matrix products need it, before the first of them.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    import cupy
+    import rmm
+    import torch
+    from numba import cuda
+    from rmm.allocators.cupy import rmm_cupy_allocator
+    from rmm.allocators.numba import RMMNumbaManager
+    from rmm.allocators.torch import rmm_torch_allocator
+
+    if not torch.cuda.is_available():
+        raise InputError(
+            "device",
+            f"PyTorch {torch.__version__}, which cannot use the GPU",
+            "a build of PyTorch for CUDA",
+            "Install PyTorch for this driver's CUDA version, or choose device cpu",
+        )
+    if pool is None:
+        pool = Pool("found", int(cupy.cuda.runtime.memGetInfo()[1] * DEFAULT_SHARE))
+    elif pool.kind == ASYNC:
+        resource = rmm.mr.CudaAsyncMemoryResource()
+        rmm.mr.set_current_device_resource(
+            rmm.mr.LimitingResourceAdaptor(resource, allocation_limit=pool.size)
+        )
+    else:
+        # All at once: what is one allocation for the driver is mapped by other processes once.
+        resource = rmm.mr.PoolMemoryResource(
+            rmm.mr.CudaMemoryResource(),
+            initial_pool_size=pool.size,
+            maximum_pool_size=pool.size,
+        )
+        rmm.mr.set_current_device_resource(resource)
+    cupy.cuda.set_allocator(rmm_cupy_allocator)
+    cuda.set_memory_manager(RMMNumbaManager)
+    torch.cuda.memory.change_current_allocator(rmm_torch_allocator)
+    enter(pool)
+    return pool
