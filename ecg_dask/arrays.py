@@ -39,8 +39,12 @@ def data_frame(columns: Mapping[str, Any], like: Any, index: Any = None) -> Any:
 def text_column(words: Sequence[str | None], code: Any) -> Any:
     """Return a column of text, ``words[code]`` in each row, in the memory of the array `code`."""
     if on_gpu(code):
-        cudf = importlib.import_module("cudf")
-        return cudf.Series(list(words), dtype="str").take(code).reset_index(drop=True)
+        cudf, plc = importlib.import_module("cudf"), importlib.import_module("pylibcudf")
+        table = plc.Table([cudf.Series(list(words), dtype="str").to_pylibcudf()[0]])
+        rows = plc.Column.from_cuda_array_interface(code)
+        # A tenth of the time that Series.take() takes, which looks at the codes first.
+        gathered = plc.copying.gather(table, rows, plc.copying.OutOfBoundsPolicy.DONT_CHECK)
+        return cudf.Series.from_pylibcudf(gathered.columns()[0])
     pandas = importlib.import_module("pandas")
     return pandas.Series(pandas.array(list(words), dtype="str").take(code))
 

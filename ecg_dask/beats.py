@@ -214,6 +214,17 @@ def one_layer(parts: Sequence[Delayed], name: str) -> list[Delayed]:
     return [Delayed(part.key, graph, layer=name) for part in parts]
 
 
+def unaliased(value: Delayed) -> Delayed:
+    """Return a delayed value by its first name: each further one would be a task of its own."""
+    graph, key = value.__dask_graph__(), value.key
+    while isinstance(graph[key], Alias):
+        key = graph[key].target
+    if key == value.key:
+        return value
+    (layer, *_) = (name for name, tasks in graph.layers.items() if key in tasks)
+    return Delayed(key, graph, layer=layer)
+
+
 def stack_waves(blocks: Sequence[Delayed], shape: tuple[int, int], meta: Any) -> da.Array:
     """Make a Dask array of delayed blocks of shape (unknown, n_leads, n_window)."""
     name = f"waves-{tokenize([block.key for block in blocks])}"

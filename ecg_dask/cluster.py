@@ -198,13 +198,14 @@ def _on_gpus(
     size = pool_bytes(pool, total, free, workers_per_gpu)
     # UCX warns of variables that RAPIDS sets for other versions of it.
     os.environ.setdefault("UCX_WARN_UNUSED_ENV_VARS", "n")
+    from .gpu.latency import hurry
     from .gpu.local import GpuCluster, OwnClient
 
     cluster = GpuCluster(
         indices=[gpu.number for gpu in gpus],
         per_gpu=workers_per_gpu,
         workers=workers,
-        pool=Pool(ASYNC if pool == ASYNC else "cuda", size),
+        pool=Pool(ASYNC if pool == ASYNC else "cuda", size, workers),
         threads_per_worker=threads or 1,
         protocol=protocol,
         dashboard_address=_DASHBOARD,
@@ -213,6 +214,7 @@ def _on_gpus(
     client = OwnClient(cluster)
     try:
         client.wait_for_workers(workers, timeout=START_TIMEOUT_S)
+        hurry(client)
     except BaseException:
         client.close()
         raise
@@ -221,11 +223,14 @@ def _on_gpus(
 
 def _take_up_gpus(client: Client, device: str) -> None:
     """Give the workers of a running cluster one pool each, if they were started on GPUs."""
+    from .gpu.latency import hurry
     from .gpu.memory import GpuMemory, is_on_gpu
+    from .gpu.pool import FOUND, Pool
 
     on_gpu = client.run(is_on_gpu)
     if on_gpu and all(on_gpu.values()):
-        client.register_plugin(GpuMemory(None))
+        client.register_plugin(GpuMemory(Pool(FOUND, 0, len(on_gpu))))
+        hurry(client)
     elif device == "gpu" or any(on_gpu.values()):
         client.close()
         raise InputError(

@@ -10,7 +10,7 @@ from signals import counts, with_gaps
 
 from ecg_dask import kernels
 from ecg_dask.kernels import cpu, cpu_beats
-from ecg_dask.segment.cut import cut
+from ecg_dask.segment.cut import are_complete, cut
 from ecg_dask.segment.detector import integrated_ricker
 
 
@@ -195,8 +195,9 @@ def test_cut_equals_the_loop():
     x[40, 1] = np.nan
     position = np.array([0, 7, 41, 60, 118, 290, 299])
     keep = np.array([99, 3, 99, 12, 5, 99, 1])
-    got = cut(x, position, 10, 15, keep)
-    expected = naive.cut(x, position, 10, 15, keep)
-    np.testing.assert_array_equal(got[0], expected[0])
-    np.testing.assert_array_equal(got[1], expected[1])
-    assert got[1].tolist() == [False, False, False, True, False, False, False]
+    waves, complete = naive.cut(x, position, 10, 15, keep)
+    np.testing.assert_array_equal(cut(x, position, 10, 15, keep), waves)
+    got = are_complete(x, position, 10, 15)
+    np.testing.assert_array_equal(got, complete)
+    np.testing.assert_array_equal(are_complete(x[:100], position[2:4], 10, 15), complete[2:4])
+    assert got.tolist() == [False, False, False, True, False, False, False]

@@ -12,7 +12,7 @@ from signals import SHORT, counts, with_gaps
 
 from ecg_dask import Detector, Recording, find_beats
 from ecg_dask.segment.detector import detect
-from ecg_dask.segment.halos import block_halo, merge_short, segment_block
+from ecg_dask.segment.halos import block_halo, merge_short, find_block
 
 FS = 100.0
 
@@ -144,9 +144,9 @@ def test_the_tasks_of_neighbours_exchange_small_slices(monkeypatch):
 
     def spy(left, core, right, **options):
         seen.append([None if part is None else len(part) for part in (left, core, right)])
-        return segment_block(left, core, right, **options)
+        return find_block(left, core, right, **options)
 
-    monkeypatch.setattr("ecg_dask.segment.halos.segment_block", spy)
+    monkeypatch.setattr("ecg_dask.segment.halos.find_block", spy)
     find_beats(Recording(da.from_array(x, chunks=(2000, 1)), FS), SHORT).table.compute(
         scheduler="sync"
     )

@@ -15,7 +15,7 @@ from distributed import LocalCluster, wait
 
 import ecg_dask
 from ecg_dask import find_beats, train
-from ecg_dask.segment.halos import segment_block
+from ecg_dask.segment.halos import find_block
 from ecg_dask.synthetic import synthetic, write_csv
 
 pytestmark = pytest.mark.cluster
@@ -73,9 +73,9 @@ def test_each_step_works_on_each_block_once(monkeypatch):
 
     def spy(*parts, **options):
         seen.append(options["first"])
-        return segment_block(*parts, **options)
+        return find_block(*parts, **options)
 
-    monkeypatch.setattr("ecg_dask.segment.halos.segment_block", spy)
+    monkeypatch.setattr("ecg_dask.segment.halos.find_block", spy)
     recording = synthetic(240.0, 250.0, chunk=6_000).recording
     beats = find_beats(recording)
     chosen = beats.where(lambda table: table["amplitude"] > 0)

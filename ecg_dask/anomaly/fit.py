@@ -30,12 +30,14 @@ PATIENCE = 5
 
 #: Smallest and largest batch, the latter on a CPU and on a GPU; in between a batch is a twentieth
 #: of the beats. A GPU takes as long for a batch of a thousand as for one of a hundred.
-SMALLEST_BATCH, LARGEST_BATCH, LARGEST_BATCH_ON_GPU = 32, 256, 1024
+SMALLEST_BATCH, LARGEST_BATCH, LARGEST_BATCH_ON_GPU = 32, 256, 1536
 
 #: Beats whose gradient one thread computes at a time.
 SHARD = 128
 
-LEARNING_RATE = 2e-3
+#: Adam's on a CPU and, for its larger batches, on a GPU. With the second a day's beats come to the
+#: same validation loss in as many epochs: 4.60 after five, and 4.56 with the first.
+LEARNING_RATE, LEARNING_RATE_ON_GPU = 2e-3, 8e-3
 
 # PyTorch's deterministic mode and number of threads are the process's: one training at a time.
 _one_at_a_time = threading.Lock()
@@ -157,6 +159,7 @@ class _Trainer:
         self.data = data
         self.on_gpu = data.is_cuda
         self.largest_batch = LARGEST_BATCH_ON_GPU if self.on_gpu else LARGEST_BATCH
+        self.rate = LEARNING_RATE_ON_GPU if self.on_gpu else LEARNING_RATE
         self.shard = self.largest_batch if self.on_gpu else SHARD
         self.map: Callable[..., Iterable[Any]] = map if self.on_gpu else pool.map
         self.epochs = epochs
@@ -178,7 +181,7 @@ class _Trainer:
         """Train until the epochs are over, the patience is, or the loss is no number."""
         lowest = math.inf
         waited = 0
-        optimizer = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE, fused=self.on_gpu)
+        optimizer = torch.optim.Adam(self.network.parameters(), lr=self.rate, fused=self.on_gpu)
         for epoch in range(1, self.epochs + 1):
             row = self._epoch(epoch, optimizer)
             loss = row["loss"] if row["validation"] is None else row["validation"]
@@ -208,9 +211,14 @@ class _Trainer:
             noise = torch.randn(
                 (len(rows), self.latent), generator=self.generator, device=self.data.device
             )
-            shards = list(self.map(partial(self._gradient, weight), *self._shards(rows, noise)))
+            scale = 1 / len(rows) if self.on_gpu else 1.0
+            gradient = partial(self._gradient, weight, scale)
+            shards = list(self.map(gradient, *self._shards(rows, noise)))
             for parameter, *parts in zip(parameters, *(grad for grad, _ in shards), strict=True):
-                parameter.grad = torch.stack(parts).sum(dim=0) / len(rows)
+                # On a GPU there is one, and each step less is a kernel less.
+                parameter.grad = (
+                    parts[0] if self.on_gpu else torch.stack(parts).sum(dim=0) / len(rows)
+                )
             optimizer.step()
             for _, part in shards:
                 sums += part
@@ -225,11 +233,11 @@ class _Trainer:
         }
 
     def _gradient(
-        self, weight: float, rows: torch.Tensor, noise: torch.Tensor
+        self, weight: float, scale: float, rows: torch.Tensor, noise: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Return the gradients of a shard's summed loss, and its two parts."""
+        """Return the gradients of a shard's summed loss times `scale`, and the loss's two parts."""
         reconstruction, kl = losses(self.network, self.data[rows], noise)
-        loss = (reconstruction + weight * kl).sum()
+        loss = (reconstruction + weight * kl).sum() * scale
         gradients = torch.autograd.grad(loss, list(self.network.parameters()))
         return gradients, torch.stack([reconstruction.detach().sum(), kl.detach().sum()])
 

@@ -12,7 +12,8 @@ from typing import Any
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from ..errors import InputError
-from .pool import ASYNC, DEFAULT_SHARE, Pool, enter, pool_here
+from .latency import send_soon
+from .pool import ASYNC, DEFAULT_SHARE, FOUND, Pool, enter, pool_here
 
 
 class GpuMemory(WorkerPlugin):  # type: ignore[misc]
@@ -21,18 +22,20 @@ class GpuMemory(WorkerPlugin):  # type: ignore[misc]
     Parameters
     ----------
     pool
-        What to make; None takes the memory resource that RMM has already, as the workers that
-        ``dask cuda worker --rmm-pool-size`` starts have.
+        What to make; of kind ``"found"`` and size 0 it is the memory resource that RMM has already,
+        as the workers that ``dask cuda worker --rmm-pool-size`` starts have.
     """
 
     name = "ecg_dask-gpu-memory"
+    idempotent = True
 
-    def __init__(self, pool: Pool | None) -> None:
+    def __init__(self, pool: Pool) -> None:
         self.pool = pool
 
     def setup(self, worker: Any) -> None:
-        """Set up the pool of the worker's process, once."""
+        """Set up the pool of the worker's process, once, and let it answer without delay."""
         set_up(self.pool)
+        send_soon(worker.batched_stream)
 
 
 def is_on_gpu(dask_worker: Any) -> bool:
@@ -41,7 +44,7 @@ def is_on_gpu(dask_worker: Any) -> bool:
     return pool_here() is not None or "dask_cuda" in plugins
 
 
-def set_up(pool: Pool | None) -> Pool:
+def set_up(pool: Pool) -> Pool:
     """Make the one pool of this process, and tell CuPy, Numba and PyTorch of it.
 
     A process has one pool for good: a later call changes nothing.
@@ -71,8 +74,9 @@ def set_up(pool: Pool | None) -> Pool:
             "a build of PyTorch for CUDA",
             "Install PyTorch for this driver's CUDA version, or choose device cpu",
         )
-    if pool is None:
-        pool = Pool("found", int(cupy.cuda.runtime.memGetInfo()[1] * DEFAULT_SHARE))
+    if pool.kind == FOUND:
+        total = cupy.cuda.runtime.memGetInfo()[1]
+        pool = pool._replace(size=int(total * DEFAULT_SHARE))
     elif pool.kind == ASYNC:
         resource = rmm.mr.CudaAsyncMemoryResource()
         rmm.mr.set_current_device_resource(

@@ -18,6 +18,9 @@ DEFAULT_SHARE = 0.8
 #: What `pool` may be besides a size: CUDA's own pool, which gives memory back to other processes.
 ASYNC = "async"
 
+#: Kind of a pool that RMM had already.
+FOUND = "found"
+
 #: Granularity of RMM's pools, in bytes.
 _ALIGNMENT = 256
 
@@ -26,10 +29,21 @@ R = TypeVar("R")
 
 
 class Pool(NamedTuple):
-    """The memory pool of a worker: its kind, ``"cuda"``, ``"async"`` or ``"found"``, and bytes."""
+    """The memory pool of a worker.
+
+    Attributes
+    ----------
+    kind
+        ``"cuda"``, `ASYNC`, or `FOUND` for one that was there already.
+    size
+        Bytes it may hold.
+    workers
+        Workers of the cluster that have one like it.
+    """
 
     kind: str
     size: int
+    workers: int = 1
 
 
 _here: Pool | None = None
@@ -44,11 +58,6 @@ def enter(pool: Pool) -> None:
     """Note that this process has a pool, for good."""
     global _here
     _here = pool
-
-
-def on_device(array: Any) -> Any:
-    """Return an array in the memory that this process works on: the GPU's where it has a pool."""
-    return array if _here is None else importlib.import_module("cupy").asarray(array)
 
 
 def pool_bytes(pool: str | None, total: int, free: int, workers: int = 1) -> int:
@@ -105,6 +114,12 @@ def told_when_full(task: Callable[P, R]) -> Callable[P, R]:
             ) from error
 
     return told
+
+
+@told_when_full
+def on_device(array: Any) -> Any:
+    """Return an array in the memory that this process works on: the GPU's where it has a pool."""
+    return array if _here is None else importlib.import_module("cupy").asarray(array)
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -119,12 +119,11 @@ def _look(name: str, fs: float | None) -> tuple[str, Pool | None, Survey | None]
 def _read_on_gpus(kind: str, name: str, pool: Pool, options: dict[str, Any]) -> Recording:
     """Read a recording into the memory of workers that have this pool each."""
     meta = _gpu_meta()
-    n_workers = _number_of_workers()
     if options["chunk"] is None:
-        largest = _LARGEST if n_workers == 1 else _LARGEST_OF_SEVERAL
+        largest = _LARGEST if pool.workers == 1 else _LARGEST_OF_SEVERAL
         options["chunk"] = f"{min(int(pool.size * _SHARE_OF_POOL), largest)} B"
     if kind == "csv":
-        options["room"] = int(pool.size * n_workers * _ROOM)
+        options["room"] = int(pool.size * pool.workers * _ROOM)
     if kind in ("csv", "opensignals"):
         return _READERS[kind](name, meta=meta, **options)
     recording = _READERS[kind](name, **options)
@@ -143,15 +142,6 @@ def _gpu_meta() -> Any:
             "a client on a machine with a GPU and with the workers' packages",
             "Start the client on a worker's machine",
         ) from error
-
-
-def _number_of_workers() -> int:
-    distributed = importlib.import_module("distributed")
-    try:
-        return max(len(distributed.default_client().nthreads()), 1)
-    except ValueError:
-        # No client: this process has a pool.
-        return 1
 
 
 def _positive(fs: Any) -> float:

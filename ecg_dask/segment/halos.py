@@ -21,11 +21,11 @@ from dask.delayed import delayed
 
 from .. import kernels
 from ..arrays import data_frame, namespace, on_gpu, text_column
-from ..beats import Beats, empty_table, one_layer, span_table, stack_waves
+from ..beats import Beats, empty_table, one_layer, span_table, stack_waves, unaliased
 from ..gpu.pool import told_when_full
 from ..recording import Recording
 from . import spans
-from .cut import cut
+from .cut import are_complete, cut
 from .detector import Detections, Detector, detect, integrated_ricker
 from .runs import REASONS, Runs, join_runs, reasons_at
 
@@ -91,26 +91,21 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     token = tokenize(signal.name, detector, fs, recording.name)
 
     # Unoptimized, the blocks keep the keys that other steps know them by, and are loaded once.
-    blocks = signal.to_delayed(optimize_graph=False).ravel().tolist()
+    blocks = [unaliased(block) for block in signal.to_delayed(optimize_graph=False).flat]
     sizes = signal.chunks[0]
     columns, waves, stretches = [], [], []
     start = 0
     for i, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
         n_left = min(halo, start)
-        left = blocks[i - 1][-n_left:] if n_left else None
-        right = blocks[i + 1][:halo] if i + 1 < len(blocks) else None
-        segmented = delayed(segment_block)(
-            left,
-            block,
-            right,
-            first=start - n_left,
-            detector=detector,
-            fs=fs,
-            dask_key_name=("segment-" + token, i),
-        )
-        columns.append(segmented[0])
-        waves.append(segmented[1])
-        stretches.append(segmented[2])
+        left = delayed(_edge)(blocks[i - 1], -n_left, None) if n_left else None
+        right = delayed(_edge)(blocks[i + 1], None, halo) if i + 1 < len(blocks) else None
+        seen = (left, block, right)
+        options = {"first": start - n_left, "detector": detector, "fs": fs}
+        found = delayed(find_block)(*seen, **options, dask_key_name=("find-" + token, i))
+        columns.append(found[0])
+        stretches.append(found[1])
+        cut_out = delayed(cut_block)(*seen, found[0], **options, dask_key_name=("cut-" + token, i))
+        waves.append(cut_out)
         start += size
 
     placed = delayed(place_stretches)(stretches, sizes, fs, dask_key_name="place-" + token)
@@ -188,10 +183,16 @@ def merge_short(chunks: Sequence[int], shortest: int) -> tuple[int, ...]:
 
 
 @told_when_full
-def segment_block(
+def _edge(block: Any, start: int | None, stop: int | None) -> Any:
+    """Return some samples of a block by themselves: a view would keep all of it in memory."""
+    return block[start:stop].copy()
+
+
+@told_when_full
+def find_block(
     left: Any, core: Any, right: Any, *, first: int, detector: Detector, fs: float
-) -> tuple[dict[str, Any], Any, Stretch]:
-    """Find and cut the beats of one block.
+) -> tuple[dict[str, Any], Stretch]:
+    """Find the beats of one block.
 
     Parameters
     ----------
@@ -208,26 +209,18 @@ def segment_block(
     Returns
     -------
     columns
-        The beat table's columns as far as the block knows them.
-    waves
-        float32 of shape (n_beats, n_leads, n_window).
+        The beat table's columns as far as the block knows them, and ``next_sample``.
     stretch
         What the neighbours need.
     """
-    xp = namespace(core)
-    parts = [part for part in (left, core, right) if part is not None]
-    block = xp.concatenate(parts) if len(parts) > 1 else core
-    block = xp.asarray(block, dtype=xp.float32)
-    if xp.isinf(block).any():
-        block = xp.where(xp.isinf(block), xp.float32(np.nan), block)
+    block = _block(left, core, right)
+    xp = namespace(block)
     x = xp.ascontiguousarray(block[:, 0])
     start = first + (0 if left is None else left.shape[0])
     stop = start + core.shape[0]
     found = detect(x, first, (start, stop), detector, fs)
     widths = detector.widths(fs)
     runs = spans.find_runs(x, _crests(x, found, first, detector, fs), first, (start, stop), fs)
-    keep = found.next_sample - found.sample if detector.embed == "interval" else None
-    waves, complete = cut(block, found.sample - first, widths.before, widths.after, keep)
 
     missing = xp.isnan(x[start - first : stop - first])
     # Missing samples of the core up to each beat: unequal at two beats with a gap in between.
@@ -237,13 +230,53 @@ def segment_block(
     unknown = xp.full(min(found.sample.size, 1), np.nan)
     columns = {
         "sample": found.sample,
+        "next_sample": found.next_sample,
         "rr_prev_s": xp.concatenate([unknown, rr]),
         "rr_next_s": xp.concatenate([rr, unknown]),
         "amplitude": found.amplitude,
         "quality": found.quality,
-        "complete": complete,
+        "complete": are_complete(block, found.sample - first, widths.before, widths.after),
     }
-    return columns, waves, _stretch(found.sample, missing, lost, found.pruned, runs)
+    return columns, _stretch(found.sample, missing, lost, found.pruned, runs)
+
+
+@told_when_full
+def cut_block(
+    left: Any,
+    core: Any,
+    right: Any,
+    columns: dict[str, Any],
+    *,
+    first: int,
+    detector: Detector,
+    fs: float,
+) -> Any:
+    """Cut the beats of one block out.
+
+    Parameters
+    ----------
+    left, core, right, first, detector, fs
+        As for `find_block`.
+    columns
+        What it gave.
+
+    Returns
+    -------
+    float32 of shape (n_beats, n_leads, n_window)
+    """
+    sample, widths = columns["sample"], detector.widths(fs)
+    keep = columns["next_sample"] - sample if detector.embed == "interval" else None
+    return cut(_block(left, core, right), sample - first, widths.before, widths.after, keep)
+
+
+def _block(left: Any, core: Any, right: Any) -> Any:
+    """Join the samples that a block sees: float32, NaN where they are no numbers."""
+    xp = namespace(core)
+    parts = [part for part in (left, core, right) if part is not None]
+    block = xp.concatenate(parts) if len(parts) > 1 else core
+    block = xp.asarray(block, dtype=xp.float32)
+    infinite = xp.isinf(block)
+    return xp.where(infinite, xp.float32(np.nan), block) if infinite.any() else block
 
 
 def _stretch(sample: Any, missing: Any, lost: Any, pruned: int, runs: Runs) -> Stretch:

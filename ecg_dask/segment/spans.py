@@ -376,12 +376,8 @@ def _noise(cells: _Cells) -> Runs:
     loudest = _running(xp.maximum, _around(loud, n, -1), 2 * n + 1)
     # Energies are squares, so the shares of amplitudes are squared too.
     floor = xp.float32(QUIET**2) * loudest
-    spread, seen = xp.zeros(loud.size, xp.int16), xp.zeros(loud.size, xp.int16)
     quiet = _around(xp.where(recorded, quiet, xp.float32(-1)), n, -1)
-    for shift in range(2 * n + 1):
-        beside = quiet[shift : shift + loud.size]
-        spread += beside >= xp.maximum(floor, xp.float32(0))
-        seen += beside >= 0
+    spread, seen = _counted(quiet, xp.maximum(floor, xp.float32(0)), 2 * n + 1)
     n_pause = cells.w.pause
     around = _running(xp.maximum, _around(loud, n_pause, -1), 2 * n_pause + 1)
     mask = recorded & (2 * spread > seen) & (seen > n) & (loudest > 0)
@@ -402,6 +398,20 @@ def _noise(cells: _Cells) -> Runs:
     restless = recorded & (quiet[n : n + loud.size] >= lowest)
     own = slice(cells.start, cells.stop)
     return concatenated([cells.runs(mask[own], NOISE), cells.runs(restless[own], RESTLESS)])
+
+
+def _counted(quiet: Any, floor: Any, width: int) -> tuple[Any, Any]:
+    """Count how many of the `width` values from each on are at least its floor, and at least 0."""
+    xp = namespace(quiet)
+    if on_gpu(quiet):
+        rows = xp.lib.stride_tricks.as_strided(quiet, (floor.size, width), 2 * quiet.strides)
+        return (rows >= floor[:, None]).sum(axis=1), (rows >= 0).sum(axis=1)
+    spread, seen = xp.zeros(floor.size, xp.int16), xp.zeros(floor.size, xp.int16)
+    for shift in range(width):
+        beside = quiet[shift : shift + floor.size]
+        spread += beside >= floor
+        seen += beside >= 0
+    return spread, seen
 
 
 def _regular(near: Any, loudest: Any, rhythm: tuple[int, int]) -> Any:
