@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def main() -> None:
 @click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler to use.")
 @click.option("--workers", type=int, metavar="N", help="Worker processes on this machine.")
 @click.option("--protocol", metavar="tcp|ucx|tls", help="Transport between workers.")
-@click.option("--pool", metavar="SIZE", help="Memory pool a GPU.")
+@click.option("--pool", metavar="SIZE|async", help='Memory pool a GPU, such as "40 GiB".')
+@click.option("--workers-per-gpu", type=int, default=1, metavar="N", help="Workers that share one.")
 @click.option("--epochs", type=int, metavar="N", help="Epochs of training at most.")
 @click.option("--seed", type=int, default=0, metavar="N", show_default=True)
 @click.option(
@@ -183,3 +185,27 @@ def synth(path: str, hours: float, leads: int, noise: float, overwrite: bool, **
         written = write_csv(ecg, path, overwrite=overwrite)
     beats = ", ".join(f"{count:,} {symbol}" for symbol, count in written.beats.items())
     click.echo(f"{written.path}: {written.rows:,} samples at {kind['fs']:g} Hz; beats: {beats}")
+
+
+@main.command()
+@click.option("--device", type=click.Choice(["auto", "cpu", "gpu"]), default="auto")
+@click.option("--protocol", type=click.Choice(["tcp", "ucx", "tls"]), help="Transport to look at.")
+@click.option("--pool", metavar="SIZE", help="Memory pool a GPU that a run is to have.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Workers it is to have.")
+@click.option("--workers-per-gpu", type=click.IntRange(min=1), default=1, metavar="N")
+@click.option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler to ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def doctor(as_json: bool, **options: Any) -> None:
+    """Tell what is here and what is missing: GPUs, packages, UCX, network, storage, cluster.
+
+    The options are those of a run that does not work. Exit status 1: something that they ask for
+    is not there. With --protocol ucx on GPUs, that includes the direct way between them (cuda_ipc).
+    """
+    from .doctor import Case, examine, written
+    from .gpu.devices import gpus
+
+    shown, kept = tee(examine(Case(gpus=gpus(), **options)))
+    for line in written(shown, as_json=as_json):
+        click.echo(line)
+    if any(one.finding.fails for one in kept):
+        sys.exit(1)
