@@ -44,7 +44,7 @@ def call(*arguments, status=0):
 def test_help_names_the_commands_and_what_it_is_not():
     text = call("--help").stdout
     assert "Not a medical device" in text
-    for command in ("run", "evaluate", "synth"):
+    for command in ("run", "evaluate", "synth", "doctor"):
         assert f"\n  {command}" in text
     assert "0.1.0" in call("--version").stdout
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import dask
 import numpy as np
+import numpy.typing as npt
 from dask.delayed import delayed
 
 from ..errors import InputError
@@ -337,7 +338,10 @@ def load_block(
     told = look_at(path, layout, None, None, columns, start, stop)
     if told.bad is not None:
         return None, told
-    return read_block(path, layout, columns, start, stop, told.span.rows, 0), told
+    try:
+        return on_device(_samples(path, layout, columns, start, stop)), told
+    except BadCell as bad:
+        return None, Block(told.lines, 0, Span(0), bad=bad)
 
 
 def read_block(
@@ -355,32 +359,32 @@ def read_block(
     -------
     float32 of shape (n_rows, n_leads), CuPy on a worker with a GPU
     """
-    if pool_here() is not None:
-        plain = read_plain(path, layout, columns, start, stop)
-        if plain is not None:
-            _check_rows(path, start, len(plain.samples), n_rows)
-            return plain.samples
-    text = owned_lines(path, layout, start, stop)
+    plain = None if pool_here() is None else read_plain(path, layout, columns, start, stop)
     try:
-        values = columns_of(text, layout, dict.fromkeys(columns, "value"))
+        block = _samples(path, layout, columns, start, stop) if plain is None else plain.samples
     except BadCell as bad:
         raise bad.error(path, first_line, layout.names) from None
-    _check_rows(path, start, len(values[0]), n_rows)
-    block = np.empty((n_rows, len(columns)), np.float32)
-    for i, column in enumerate(values):
-        block[:, i] = column
-    block[np.isinf(block)] = np.nan
-    return on_device(block)
-
-
-def _check_rows(path: str, start: int, found: int, counted: int) -> None:
-    if found != counted:
+    if len(block) != n_rows:
         raise InputError(
             path,
-            f"{found} rows after byte {start} where {counted} were counted",
+            f"{len(block)} rows after byte {start} where {n_rows} were counted",
             "a file that stays as it is while it is read",
             "Wait until it is written, and read it again",
         )
+    return on_device(block)
+
+
+def _samples(
+    path: str, layout: Layout, columns: Sequence[int], start: int, stop: int
+) -> npt.NDArray[np.float32]:
+    """Return the leads of a range of bytes as an array on the host."""
+    text = owned_lines(path, layout, start, stop)
+    values = columns_of(text, layout, dict.fromkeys(columns, "value"))
+    block = np.empty((len(values[0]), len(columns)), np.float32)
+    for i, column in enumerate(values):
+        block[:, i] = column
+    block[np.isinf(block)] = np.nan
+    return block
 
 
 def _line_of(
