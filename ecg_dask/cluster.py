@@ -36,6 +36,7 @@ def connect(
     security: Security | None = None,
     scheduler_file: str | None = None,
     workers_per_gpu: int = 1,
+    warm_fs: float | None = None,
 ) -> Client:
     """Return a client of a running cluster, or of a new one on this machine.
 
@@ -70,6 +71,9 @@ def connect(
         File in which a running scheduler wrote its address.
     workers_per_gpu
         Workers that share a GPU.
+    warm_fs
+        Sampling rate in Hz of recordings to come. New workers on GPUs begin to compile for it when
+        they start; without it they do at the first recording.
 
     Returns
     -------
@@ -108,6 +112,7 @@ def connect(
         warnings.filterwarnings("ignore", "Port 8787 is already in use")
         gpus = () if device == "cpu" else _usable_gpus(device)
         if gpus:
+            options["warm_fs"] = warm_fs
             return _on_gpus(gpus, workers, workers_per_gpu, threads, protocol, pool, options)
         for name, value in (("pool", pool), ("workers_per_gpu", workers_per_gpu - 1 or None)):
             if value is not None:

@@ -144,6 +144,7 @@ def run(
         "protocol": protocol,
         "pool": pool,
         "workers_per_gpu": workers_per_gpu,
+        "warm_fs": fs,
     }
     with (
         result_folder(Path(out), overwrite) as folder,
@@ -190,7 +191,7 @@ def _client(scheduler: str | None, options: Mapping[str, Any]) -> Iterator[Clien
         with connect(scheduler, **options) as client:
             yield client
         return
-    unasked = {"device": "auto", "workers_per_gpu": 1}
+    unasked = {"device": "auto", "workers_per_gpu": 1, "warm_fs": options["warm_fs"]}
     asked = [name for name, value in options.items() if value != unasked.get(name)]
     if scheduler is not None or asked:
         raise InputError(

@@ -34,17 +34,25 @@ class GpuCluster(LocalCUDACluster):  # type: ignore[misc]
         Workers a GPU.
     workers
         Workers in all; the first GPUs get theirs first.
-    pool
-        Each worker's pool.
+    pool, warm_fs
+        What `GpuMemory` takes, for each worker.
     options
         What `LocalCUDACluster` takes besides.
     """
 
     def __init__(
-        self, *, indices: Sequence[int], per_gpu: int, workers: int, pool: Pool, **options: Any
+        self,
+        *,
+        indices: Sequence[int],
+        per_gpu: int,
+        workers: int,
+        pool: Pool,
+        warm_fs: float | None = None,
+        **options: Any,
     ) -> None:
         self._per_gpu = per_gpu
         self._pool = pool
+        self._warm_fs = warm_fs
         super().__init__(
             CUDA_VISIBLE_DEVICES=list(indices),
             n_workers=workers,
@@ -61,7 +69,7 @@ class GpuCluster(LocalCUDACluster):  # type: ignore[misc]
         spec["options"].update(
             env={**ENVIRONMENT, "CUDA_VISIBLE_DEVICES": visible},
             data=self.data(index),
-            plugins={CPUAffinity(get_cpu_affinity(index)), GpuMemory(self._pool)},
+            plugins={CPUAffinity(get_cpu_affinity(index)), GpuMemory(self._pool, self._warm_fs)},
         )
         return {number: spec}
 

@@ -14,6 +14,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from ..errors import InputError
 from .latency import send_soon
 from .pool import ASYNC, DEFAULT_SHARE, FOUND, Pool, enter, pool_here
+from .warm import warm_up
 
 
 class GpuMemory(WorkerPlugin):  # type: ignore[misc]
@@ -24,18 +25,23 @@ class GpuMemory(WorkerPlugin):  # type: ignore[misc]
     pool
         What to make; of kind ``"found"`` and size 0 it is the memory resource that RMM has already,
         as the workers that ``dask cuda worker --rmm-pool-size`` starts have.
+    warm_fs
+        Sampling rate in Hz to `warm_up` for; None for none.
     """
 
     name = "ecg_dask-gpu-memory"
     idempotent = True
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, warm_fs: float | None = None) -> None:
         self.pool = pool
+        self.warm_fs = warm_fs
 
     def setup(self, worker: Any) -> None:
         """Set up the pool of the worker's process, once, and let it answer without delay."""
         set_up(self.pool)
         send_soon(worker.batched_stream)
+        if self.warm_fs is not None:
+            warm_up(self.warm_fs)
 
 
 def is_on_gpu(dask_worker: Any) -> bool:

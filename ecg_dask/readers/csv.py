@@ -36,6 +36,7 @@ from .files import (
     ranges,
     samples_per_chunk,
     stem,
+    values_of,
 )
 from .gaps import NO_SAMPLES, assembled
 from .text_blocks import (
@@ -160,10 +161,11 @@ def read_table(
         load = delayed(load_block, nout=2)
         both = [load(path, layout, columns, *piece) for piece in pieces]
         samples, looks = dask.persist([one[0] for one in both], [one[1] for one in both])
+        blocks: list[Block] = values_of(looks)
     else:
         look = delayed(look_at)
         looks = [look(path, layout, roles.clock_column, clock, columns, *piece) for piece in pieces]
-    blocks: list[Block] = on_workers(looks)
+        blocks = on_workers(looks)
     lines = np.cumsum([layout.first_line, *(block.lines for block in blocks)]).tolist()
     for first_line, block in zip(lines, blocks, strict=False):
         if block.bad is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,15 @@ DEFAULT_CHUNK_BYTES = 8 * 2**20
 def on_workers(tasks: Sequence[Any]) -> list[Any]:
     """Compute delayed calls with the active scheduler: a client's workers open the files."""
     return list(dask.compute(*tasks))
+
+
+def values_of(persisted: Sequence[Any]) -> list[Any]:
+    """Return the values of persisted delayed calls; a client gathers them without a graph."""
+    distributed = sys.modules.get("distributed")
+    futures = [distributed.futures_of(one) for one in persisted] if distributed else []
+    if not all(futures) or not futures:
+        return on_workers(persisted)
+    return list(futures[0][0].client.gather([future for (future,) in futures]))
 
 
 @contextmanager
