@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import machine
+from machine import COPIED_ON_GPU, copy_bandwidth, machine
 from peers import PEERS
 
 import ecg_dask
@@ -40,9 +40,6 @@ GPU_LENGTHS = (DAY, 200_000_000, 2_000_000_000)
 
 #: Detectors that take too long for a day.
 SLOW = {"xqrs": 1_000_000, "hamilton": 1_000_000, "two-average": 1_000_000}
-
-#: Bytes that the copy bandwidth is measured with.
-COPIED = 2_000_000_000
 
 
 @dataclass
@@ -144,18 +141,7 @@ def on_gpu(
     """Time our detector on a signal in GPU memory; also return the copy bandwidth in bytes/s."""
     import cupy
 
-    source = cupy.zeros(COPIED // 4, cupy.float32)
-    target = cupy.empty_like(source)
-    copies = []
-    for _ in range(10):
-        events = cupy.cuda.Event(), cupy.cuda.Event()
-        events[0].record()
-        cupy.copyto(target, source)
-        events[1].record()
-        events[1].synchronize()
-        copies.append(cupy.cuda.get_elapsed_time(*events) / 1e3)
-    del source, target
-    bandwidth = 2 * COPIED / min(copies)
+    bandwidth = copy_bandwidth(gpu=True)
     timings = []
     day = cupy.asarray(x)
     for length in lengths:
@@ -216,7 +202,8 @@ def gpu_page(timings: Sequence[Contender], bandwidth: float, head: str) -> str:
         "",
         head,
         "",
-        f"Copy bandwidth: {bandwidth / 1e12:.3f} TB/s, read and written, {COPIED / 1e9:g} GB.",
+        f"Copy bandwidth: {bandwidth / 1e12:.3f} TB/s, read and written, "
+        f"{COPIED_ON_GPU / 1e9:g} GB.",
         "",
         "| detector | samples | beats | first call, s | median, ms | least, ms | Msamples/s "
         "| share of the copy bandwidth at 8 bytes a sample |",
@@ -230,13 +217,6 @@ def gpu_page(timings: Sequence[Contender], bandwidth: float, head: str) -> str:
             f"| {timing.rate:,.0f} | {share:.1%} |"
         )
     return "\n".join(lines) + "\n"
-
-
-def gpu_name() -> str:
-    import cupy
-
-    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    return f"{name}, CUDA {cupy.cuda.runtime.runtimeGetVersion()}, CuPy {cupy.__version__}; "
 
 
 def main() -> None:
@@ -254,21 +234,22 @@ def main() -> None:
     if options.detectors != choice:
         command += f" --detectors {' '.join(options.detectors)}"
     x = synthetic_lead(min(options.samples or DAY, DAY))
-    where = f"{machine()}.\n\n    {command}"
+    gpu = options.type == "gpu"
+    where = f"{machine(gpu=gpu)}.\n\n    {command}"
     # Others' warnings are theirs.
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as cache:
         # Before anything imports Numba.
         os.environ["NUMBA_CACHE_DIR"] = cache
-        if options.type == "gpu":
+        if gpu:
             lengths = [options.samples] if options.samples else GPU_LENGTHS
             timings, bandwidth = on_gpu(x, lengths, options.detectors, options.repeats)
-            page = gpu_page(timings, bandwidth, gpu_name() + where)
+            page = gpu_page(timings, bandwidth, where)
         else:
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             timings = on_cpu(x, options.detectors, options.repeats)
             page = cpu_page(timings, where)
-    name = "detect_speed_gpu.md" if options.type == "gpu" else "detect_speed.md"
+    name = "detect_speed_gpu.md" if gpu else "detect_speed.md"
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / name).write_text(page)
     print(page)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import uuid4
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -130,6 +132,59 @@ class Beats:
     records: Delayed
     names: tuple[str, ...] = ()
     spans: Delayed = field(default_factory=delayed(empty_spans))
+    _made_of: tuple[dd.DataFrame, Sequence[Delayed]] | None = field(default=None, repr=False)
+
+    def partitions(self) -> list[tuple[Delayed, Delayed]]:
+        """Return the table and the waves of each partition, as delayed values.
+
+        What is computed from both in one go finds the beats once; `table` and `waves`, which Dask
+        optimizes apart from each other, would each find them anew.
+
+        Raises
+        ------
+        InputError
+            When table and waves have different numbers of partitions.
+        """
+        if self._made_of is not None and self._made_of[0] is self.table:
+            # As they were made: Dask's table is two more tasks a partition.
+            rows = list(self._made_of[1])
+        else:
+            rows = self.table.to_delayed(optimize_graph=False)
+        blocks = [unaliased(block) for block in self.waves.to_delayed(optimize_graph=False).flat]
+        if len(rows) != len(blocks):
+            raise InputError(
+                "beats",
+                f"{len(rows)} partitions of the table and {len(blocks)} blocks of the waves",
+                "as many of one as of the other",
+                "Cut both in the same places, each block with all leads and the whole window",
+            )
+        return list(zip(rows, blocks, strict=True))
+
+    def persist(self, *, waves: bool = True) -> Beats:
+        """Find the beats once, and keep them on the workers that did.
+
+        Parameters
+        ----------
+        waves
+            Keep the waves as well, which take about as much memory as the signal. Without them a
+            later step cuts the waves that it needs.
+
+        Returns
+        -------
+        Beats
+            The same, of results that are there or on their way; Dask computes again what a dead
+            worker held.
+        """
+        rows, blocks = (list(part) for part in zip(*self.partitions(), strict=True))
+        rows, blocks, records, spans = dask.persist(
+            rows, blocks if waves else [], self.records, self.spans
+        )
+        kept = stack_waves(blocks, self.waves.shape[1:], self.waves._meta) if waves else self.waves
+        # Under their old names Dask would take these for the ones that are not computed.
+        table = dd.from_delayed(_renamed(rows, f"held-{uuid4().hex}"), meta=self.table._meta)
+        return replace(
+            self, table=table, waves=kept, records=records, spans=spans, _made_of=(table, rows)
+        )
 
     def where(self, predicate: Callable[[Any], Any]) -> Beats:
         """Keep the beats for which `predicate` holds, table and waves together.
@@ -140,20 +195,15 @@ class Beats:
             Takes a partition of the table (pandas or cuDF) and returns a boolean a row.
         """
         table, waves = [], []
-        meta = self.table._meta
-        # Optimized apart from each other, table and waves would each find the beats anew.
-        rows = self.table.to_delayed(optimize_graph=False)
-        blocks = self.waves.to_delayed(optimize_graph=False).ravel()
-        for part, block in zip(rows, blocks, strict=True):
+        for part, block in self.partitions():
             mask = delayed(_mask)(part, predicate)
             table.append(delayed(_take_rows)(part, mask))
             waves.append(delayed(_take_waves)(block, mask))
         flat = one_layer([*table, *waves], f"where-{tokenize([part.key for part in table])}")
-        return replace(
-            self,
-            table=dd.from_delayed(flat[: len(table)], meta=meta),
-            waves=stack_waves(flat[len(table) :], self.waves.shape[1:], self.waves._meta),
-        )
+        kept = stack_waves(flat[len(table) :], self.waves.shape[1:], self.waves._meta)
+        rows = flat[: len(table)]
+        frame = dd.from_delayed(rows, meta=self.table._meta)
+        return replace(self, table=frame, waves=kept, _made_of=(frame, rows))
 
     @staticmethod
     def concat(parts: Sequence[Beats]) -> Beats:
@@ -212,6 +262,13 @@ def one_layer(parts: Sequence[Delayed], name: str) -> list[Delayed]:
     merged = HighLevelGraph.merge(*(part.__dask_graph__() for part in parts))
     graph = HighLevelGraph({name: merged.to_dict()}, {name: set()})
     return [Delayed(part.key, graph, layer=name) for part in parts]
+
+
+def _renamed(values: Sequence[Delayed], name: str) -> list[Delayed]:
+    """Give delayed values other names, ``(name, 0)``, ``(name, 1)``, ..."""
+    tasks = {(name, i): Alias((name, i), value.key) for i, value in enumerate(values)}
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=values)
+    return [Delayed(key, graph, layer=name) for key in tasks]
 
 
 def unaliased(value: Delayed) -> Delayed:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
-import dask.dataframe as dd
 import pandas as pd
 from dask.delayed import Delayed, delayed
 
@@ -243,16 +242,12 @@ class _Result:
     def segment(self, detector: Detector | None) -> None:
         """Find the beats. The table stays on the workers; the waves are cut when needed."""
         with self._bars.stage("segment") as stage:
-            found = [find_beats(step.recording, detector) for step in self._steps]
-            rows, records, spans = dask.persist(
-                [beats.table.to_delayed(optimize_graph=False) for beats in found],
-                [beats.records for beats in found],
-                [beats.spans for beats in found],
-            )
+            for step in self._steps:
+                step.beats = find_beats(step.recording, detector).persist(waves=False)
+            rows = [[part for part, _ in beats.partitions()] for beats in self._beats]
+            records = [beats.records for beats in self._beats]
+            spans = [beats.spans for beats in self._beats]
             stage.wait(rows, records, spans)
-            for i, (step, beats) in enumerate(zip(self._steps, found, strict=True)):
-                table = dd.from_delayed(rows[i], meta=beats.table._meta)
-                step.beats = replace(beats, table=table, records=records[i], spans=spans[i])
             # The tables come to the client, and no signal.
             tables, accounts, listed = dask.compute(_on_host(rows), records, spans)
             for i, step in enumerate(self._steps):

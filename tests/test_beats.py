@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import dask
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -6,6 +9,7 @@ from signals import SHORT, counts
 
 from ecg_dask import Beats, Detector, InputError, Recording, find_beats
 from ecg_dask.beats import BEAT_COLUMNS
+from ecg_dask.segment.halos import find_block
 
 
 def recording(seed=0, name="r", n_leads=2):
@@ -114,3 +118,46 @@ def test_leads_are_chosen_by_name_and_index():
     assert source.select("all").leads == ("lead0", "lead1", "lead2")
     with pytest.raises(ValueError, match=r"V5.*lead0, lead1, lead2"):
         source.select("V5")
+
+
+def test_persisted_beats_are_the_same_and_are_found_once(monkeypatch):
+    seen = []
+
+    def spy(*parts, **options):
+        seen.append(options["first"])
+        return find_block(*parts, **options)
+
+    monkeypatch.setattr("ecg_dask.segment.halos.find_block", spy)
+    x = counts(8000)[0]
+    beats = find_beats(Recording(da.from_array(x, chunks=(1000, 1)), 100), SHORT)
+    with dask.config.set(scheduler="sync"):
+        table_only = beats.persist(waves=False)
+        assert len(seen) == 8
+        table_only.table.compute()
+        assert len(seen) == 8
+        table_only.waves.compute()
+        assert len(seen) == 16
+        seen.clear()
+        held = beats.persist()
+        assert len(seen) == 8
+        table, waves = dask.compute(held.table, held.waves)
+        assert len(seen) == 8
+        pd.testing.assert_frame_equal(table, beats.table.compute())
+        np.testing.assert_array_equal(waves, beats.waves.compute())
+        assert held.records.compute()["beats"].tolist() == [len(table)]
+        assert len(held.spans.compute()) == len(beats.spans.compute())
+        chosen = held.where(lambda part: part["amplitude"] > 0)
+        assert len(chosen.table) == (table["amplitude"] > 0).sum()
+        assert [len(part) for part, _ in dask.compute(chosen.partitions())[0]] == [
+            len(block) for _, block in dask.compute(chosen.partitions())[0]
+        ]
+
+
+def test_a_table_of_ones_own_goes_with_its_waves():
+    beats = find_beats(Recording(da.from_array(counts(8000)[0], chunks=(1000, 1)), 100), SHORT)
+    doubled = replace(beats, table=beats.table.assign(amplitude=beats.table["amplitude"] * 2))
+    parts = [part for part, _ in doubled.partitions()]
+    got = pd.concat(dask.compute(*parts, scheduler="sync"))
+    pd.testing.assert_frame_equal(got, doubled.table.compute(scheduler="sync"))
+    with pytest.raises(InputError, match="8 partitions of the table and 1 blocks"):
+        replace(beats, waves=da.zeros((10, 1, 25), chunks=-1)).partitions()

@@ -12,7 +12,7 @@ from signals import SHORT, counts, with_gaps
 
 from ecg_dask import Detector, Recording, find_beats
 from ecg_dask.segment.detector import detect
-from ecg_dask.segment.halos import block_halo, merge_short, find_block
+from ecg_dask.segment.halos import block_halo, find_block, merge_short
 
 FS = 100.0
 

@@ -24,27 +24,6 @@ LENGTH = 128
 HEIGHT = 4.0
 
 
-def partitions(beats: Beats) -> list[tuple[Delayed, Delayed]]:
-    """Return the table and the waves of each partition, as tasks.
-
-    Raises
-    ------
-    InputError
-        When table and waves have different numbers of partitions.
-    """
-    # Optimized apart from each other, table and waves would each find the beats anew.
-    table = beats.table.to_delayed(optimize_graph=False)
-    waves = beats.waves.to_delayed(optimize_graph=False).ravel().tolist()
-    if len(table) != len(waves):
-        raise InputError(
-            "beats",
-            f"{len(table)} partitions of the table and {len(waves)} blocks of the waves",
-            "as many of one as of the other",
-            "Cut both in the same places, each block with all leads and the whole window",
-        )
-    return list(zip(table, waves, strict=True))
-
-
 def check_alike(name: str, beats: Beats, window: tuple[float, float], n_leads: int) -> None:
     """Refuse beats of another window or number of leads.
 

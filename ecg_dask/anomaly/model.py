@@ -17,7 +17,7 @@ from dask.delayed import delayed
 from ..beats import Beats
 from ..errors import InputError
 from ..gpu.pool import told_when_full
-from .inputs import LENGTH, check_alike, delayed_scales, partitions
+from .inputs import LENGTH, check_alike, delayed_scales
 from .scoring import score_partition
 from .vae import network_from
 
@@ -108,7 +108,7 @@ class Model:
         check_alike("beats", beats, self.window, self.n_leads)
         # One task holds the model, so that a graph carries it once.
         model = delayed(self, traverse=False)
-        pairs = partitions(beats)
+        pairs = beats.partitions()
         scales = delayed_scales([table for table, _ in pairs])
         parts = [
             delayed(_score_partition)(table, waves, scales, model, beats.fs)

@@ -21,7 +21,6 @@ from .inputs import (
     check_alike,
     delayed_scales,
     model_inputs,
-    partitions,
     row_scales,
     selected,
 )
@@ -126,7 +125,7 @@ def train(
 
     rows, sources = [], []
     for i, part in enumerate(several):
-        pairs = partitions(part)
+        pairs = part.partitions()
         scales = delayed_scales([table for table, _ in pairs])
         for table, waves in pairs:
             rows.append(delayed(take_rows)(table, waves, scales, part.fs, part.window))

@@ -22,6 +22,7 @@ import numpy as np
 from numba import cuda, from_dtype, types
 
 from ..arrays import on_gpu
+from .compiled import ptx_of
 
 #: Loaded functions by kernel, device and kinds of arguments; None where Numba is to launch.
 _functions: dict[tuple[Any, ...], Any] = {}
@@ -134,11 +135,14 @@ def _prepare(key: tuple[Any, ...]) -> _Frame | None:
 def _load(kernel: Any, device: int, kinds: list[Any]) -> Any:
     cupy = _cupy()
     capability = cupy.cuda.Device(device).compute_capability
-    ptx, _ = cuda.compile_ptx(
-        kernel.py_func,
-        tuple(numba_type(kind) for kind in kinds),
-        cc=(int(capability[:-1]), int(capability[-1])),
-    )
+
+    def compiled() -> str:
+        types_ = tuple(numba_type(kind) for kind in kinds)
+        cc = (int(capability[:-1]), int(capability[-1]))
+        ptx: str = cuda.compile_ptx(kernel.py_func, types_, cc=cc)[0]
+        return ptx
+
+    ptx = ptx_of(kernel, kinds, capability, compiled)
     name, sizes = entry(ptx)
     if sizes != [size for kind in kinds for size in parameter_sizes(kind)]:
         return None

@@ -87,7 +87,7 @@ def worst_beats(
     Delayed
         List of `WorstBeat`, highest score first.
     """
-    blocks = [block for part in beats for block in part.waves.to_delayed(optimize_graph=False).flat]
+    blocks = [block for part in beats for _, block in part.partitions()]
     owners = [i for i, part in enumerate(beats) for _ in range(part.waves.numblocks[0])]
     stops = np.cumsum(lengths, dtype=np.int64)
     if len(lengths) != len(blocks) or (stops[-1] if len(stops) else 0) != len(scored):

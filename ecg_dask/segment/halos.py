@@ -125,8 +125,9 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     table, waves = flat[2 : len(table) + 2], flat[len(table) + 2 :]
     xp = namespace(signal._meta)
     shape = (len(leads), widths.before + widths.after)
+    frame = dd.from_delayed(table, meta=_table_meta(on_gpu(signal._meta)))
     return Beats(
-        table=dd.from_delayed(table, meta=_table_meta(on_gpu(signal._meta))),
+        table=frame,
         waves=stack_waves(waves, shape, xp.empty((0, *shape), dtype=xp.float32)),
         fs=fs,
         window=(detector.before_s, detector.after_s),
@@ -135,6 +136,7 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         records=record,
         names=(recording.name,),
         spans=listed,
+        _made_of=(frame, table),
     )
 
 

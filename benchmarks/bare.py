@@ -1,0 +1,111 @@
+"""The stages of `through_dask.py` without Dask: one process, one array, plain calls.
+
+    python benchmarks/bare.py [-t cpu|gpu] [--pool SIZE] [--epochs N] FILE [FILE ...]
+
+The file is read whole, by cuDF on a GPU and by pandas on a CPU; what works on the samples and
+beats are the functions that the pipeline's tasks call. `stages.py` runs this and sets it beside the
+pipeline.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from day_files import FS
+from stage_runs import Steps, arrived, measure, options_of
+
+
+def read_on_gpu(path: Path) -> tuple[int, Any]:
+    """Return the samples, CuPy float32 of shape (n_samples, 1)."""
+    import cudf
+
+    # cuDF rounds a float32 after each digit, a float64 once.
+    table = cudf.read_csv(str(path), header=None, names=["mV"], dtype={"mV": "float64"})
+    signal = table["mV"].astype("float32").values[:, None]
+    return arrived(signal, signal), signal
+
+
+def read_on_cpu(path: Path) -> tuple[int, Any]:
+    """Return the samples, NumPy float32 of shape (n_samples, 1)."""
+    import pandas as pd
+
+    table = pd.read_csv(path, header=None, names=["mV"], dtype="float32", engine="pyarrow")
+    return len(table), table.to_numpy()
+
+
+def segment(signal: Any) -> tuple[int, Any]:
+    """Find the beats, cut them out, and make their table."""
+    from ecg_dask import Detector
+
+    # The first is the body of a task, and nothing for users.
+    from ecg_dask.segment.halos import _table_block, cut_block, find_block, place_stretches
+
+    options = {"first": 0, "detector": Detector(), "fs": FS}
+    columns, stretch = find_block(None, signal, None, **options)
+    waves = cut_block(None, signal, None, columns, **options)
+    placed = place_stretches([stretch], [len(signal)], FS)
+    table = _table_block(columns, placed, 0, "day", FS)
+    return arrived(table, waves), (table, waves)
+
+
+def train(beats: tuple[Any, Any], epochs: int) -> Any:
+    """Fit the model on the training beats, and set its threshold on the held-out ones."""
+    from ecg_dask import Detector, Model
+    from ecg_dask.anomaly.inputs import heights, record_scales
+    from ecg_dask.anomaly.training import (
+        LATENT,
+        calibrate,
+        fit_model,
+        running_counts,
+        score_rows,
+        take_rows,
+        training_rows,
+    )
+
+    table, waves = beats
+    window = Detector().before_s, Detector().after_s
+    rows = take_rows(table, waves, record_scales([heights(table)]), FS, window)
+    begins = running_counts([int(rows.train.sum())])
+    untrained = Model(weights={}, window=window, n_leads=1, latent=LATENT, seed=0, epochs=epochs)
+    model = fit_model([training_rows(rows, begins, 0)], begins, [0], untrained, epochs)
+    return calibrate(model, [score_rows(rows, model)], None)
+
+
+def score(beats: tuple[Any, Any], model: Any) -> int:
+    """Score every beat, and return how many are anomalies."""
+    from ecg_dask.anomaly.inputs import heights, record_scales
+    from ecg_dask.anomaly.scoring import score_partition
+
+    table, waves = beats
+    scored = score_partition(
+        table,
+        waves,
+        record_scales([heights(table)]),
+        fs=FS,
+        window=model.window,
+        weights=model.weights,
+        latent=model.latent,
+        threshold=model.threshold,
+    )
+    arrived(scored, waves)
+    return int(scored["anomaly"].sum())
+
+
+def main() -> None:
+    options = options_of(__doc__)
+    read = read_on_cpu
+    if options.type == "gpu":
+        from dask.utils import parse_bytes
+
+        from ecg_dask.gpu.memory import set_up
+        from ecg_dask.gpu.pool import Pool
+
+        set_up(Pool("cuda", parse_bytes(options.pool)))
+        read = read_on_gpu
+    measure(Steps(read, segment, partial(train, epochs=options.epochs), score), options)
+
+
+if __name__ == "__main__":
+    main()
