@@ -112,7 +112,7 @@ def _among_neighbours(
     while end < end_near and near_at[end] - center <= reach:
         end += 1
     whole = (begin > first_near or low <= 0) and (end < end_near or low + WIDTH >= at.size)
-    count = 0
+    count = int64(0)
     first, last = center, center
     before, behind = reach, reach
     total = float32(0)

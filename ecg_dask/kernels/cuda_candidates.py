@@ -9,6 +9,7 @@ import numpy as np
 from numba import cuda, float32, int32, uint32
 
 from ..arrays import namespace
+from .cuda_device import constant, device
 from .cuda_select import add_up, marks, marks_before
 from .launch import launch
 from .rules import PER_CELL
@@ -19,6 +20,11 @@ SPAN, OWN = 2048, 8
 #: Words of marks a block, and threads a block of the kernel that gathers.
 WORDS, GATHERING = 64, 96
 ROOM = WORDS + 1
+_WORDS = constant(WORDS)
+
+#: Steps in which maxima are found in registers, and most sub-cells that they are of.
+STEPS = 5
+MOST_SURE = 2**STEPS
 
 
 def candidates(
@@ -49,7 +55,7 @@ def _gather(
     ahead = cuda.shared.array(ROOM, int32)
     t = cuda.threadIdx.x
     block = cuda.blockIdx.x
-    marks_before(words, block * WORDS, t, WORDS, own, ahead)
+    marks_before(words, block * WORDS, t, _WORDS, own, ahead)
     if t < WORDS:
         n = before[block] + ahead[t]
         word = words[block * WORDS + t]
@@ -63,43 +69,27 @@ def _gather(
             n += 1
 
 
-def _widen(size: int, length: int) -> Any:
-    """Return a function that makes maxima over `length` values of those over half as many."""
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def widen(s: Any) -> None:
-        for i in range(size - length + 1):
-            s[i] = max(s[i], s[i + length // 2])
-
-    return widen
+@device
+def _widen(s: Any, count: int, distance: int) -> None:
+    """Raise each of the first `count` values to the one that is `distance` behind it."""
+    for i in range(count):
+        s[i] = max(s[i], s[i + distance])
 
 
-@functools.cache
-def _window_maxima(size: int, window: int) -> Any:
-    """Return a function that makes the maximum of each `window` of a local array of `size`."""
+def _steps(size: int, window: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return counts and distances for `_widen` to find the maximum of each `window` of `size`.
+
+    Each step makes maxima over twice as many values; those of the last one overlap.
+    """
     steps = []
-    length = 2
-    while length <= window:
-        steps.append(_widen(size, length))
-        length *= 2
-    # The last one of two that overlap.
-    rest = window - length // 2
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def finish(s: Any) -> None:
-        if rest:
-            for i in range(size - window + 1):
-                s[i] = max(s[i], s[i + rest])
-
-    def then(first: Any, second: Any) -> Any:
-        @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-        def both(s: Any) -> None:
-            first(s)
-            second(s)
-
-        return both
-
-    return functools.reduce(then, [*steps, finish])
+    length = 1
+    while length < window:
+        distance = min(length, window - length)
+        length += distance
+        steps.append((size - length + 1, distance))
+    steps += [(0, 0)] * (STEPS - len(steps))
+    counts, distances = zip(*steps, strict=True)
+    return tuple(map(constant, counts)), tuple(map(constant, distances))
 
 
 @functools.cache
@@ -111,13 +101,13 @@ def mark_kernel(sub: int, spacing: int) -> Any:
     are looked at with their indices.
     """
     reach = (spacing - 1) // sub + 1
-    sure = max(min((spacing + 1) // sub - 1, reach), 0)
+    sure = max(min((spacing + 1) // sub - 1, reach, MOST_SURE), 0)
     threads = SPAN // OWN
     width = SPAN + 2 * reach
     room = width + width // OWN + 1
     rounds = -(-width // threads)
     size = OWN + 2 * sure
-    maxima = _window_maxima(size, max(sure, 1))
+    counts, distances = _steps(size, sure)
 
     @cuda.jit  # type: ignore[untyped-decorator]
     def mark(
@@ -155,12 +145,15 @@ def mark_kernel(sub: int, spacing: int) -> Any:
             s[i] = near[at + i + (at + i) // OWN]
         for i in range(OWN):
             own[i] = s[i + sure]
-        if sure > 0:
-            maxima(s)
+        _widen(s, counts[0], distances[0])
+        _widen(s, counts[1], distances[1])
+        _widen(s, counts[2], distances[2])
+        _widen(s, counts[3], distances[3])
+        _widen(s, counts[4], distances[4])
         for i in range(OWN):
             greatest = own[i] >= float32(0)
             if sure > 0:
-                greatest = greatest and own[i] > s[i] and own[i] >= s[i + sure + 1]
+                greatest &= (own[i] > s[i]) & (own[i] >= s[i + sure + 1])
             if greatest:
                 left[cuda.atomic.add(n_left, 0, 1)] = t * OWN + i
         cuda.syncthreads()
@@ -174,10 +167,10 @@ def mark_kernel(sub: int, spacing: int) -> Any:
             for distance in range(sure + 1, reach + 1):
                 p = i + reach - distance
                 if near[p + p // OWN] >= height:
-                    keeps = keeps and index[c] - index[c - distance] > spacing
+                    keeps &= index[c] - index[c - distance] > spacing
                 p = i + reach + distance
                 if near[p + p // OWN] > height:
-                    keeps = keeps and index[c + distance] - index[c] > spacing
+                    keeps &= index[c + distance] - index[c] > spacing
             if keeps:
                 cuda.atomic.or_(bits, i // 32, uint32(1 << (i % 32)))
                 cuda.atomic.add(n_left, 1, 1)

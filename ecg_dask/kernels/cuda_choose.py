@@ -10,12 +10,14 @@ import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
 from ..arrays import namespace
+from .cuda_device import constant, device
 from .cuda_select import LOWER, add_up, marks, marks_before
 from .launch import launch
 
 #: Threads a block; each has one candidate. Words of marks a block.
 THREADS, WORDS = 128, 4
 ROOM_WORDS = WORDS + 1
+_WORDS = constant(WORDS)
 
 #: Most samples around beats that a block keeps in shared memory.
 ROOM = 10_000
@@ -93,7 +95,7 @@ def choose(
     return sample, following, amplitude, quality, pruned
 
 
-@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+@device
 def _stays(
     merit: Any, least: Any, position: Any, at_edge: Any, energy: Any, refractory: int, b: int
 ) -> Any:
@@ -142,7 +144,7 @@ def _mark(
         if merit[b] > least:
             if not at_edge[b]:
                 stays = _stays(merit, least, position, at_edge, energy, refractory, b)
-            if position[b] >= low and position[b] < high:
+            if (position[b] >= low) & (position[b] < high):
                 cuda.atomic.add(counts, 0 if stays else 1, 1)
                 if stays:
                     cuda.atomic.or_(bits, t // 32, uint32(1 << (t % 32)))
@@ -171,14 +173,14 @@ def measure_kernel(near: int, far: int, wide: int, plateau: int) -> Any:
     rounds = -(-(2 * wide + 1) // 32)
     in_flight = BATCH * rounds if staged else 1
 
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    @device
     def measure(
         x: Any, s: int, begin: int, end: int, row: Any, shift: int, margin: Any
     ) -> tuple[Any, Any]:
         """Return amplitude and quality, the sample j being ``row[j - shift]``."""
         center = row[s - shift]
         height = float32(0)
-        count = 0
+        count = int64(0)
         for j in range(max(begin, s - far), min(end, s + far + 1)):
             if abs(j - s) >= near:
                 height += center - row[j - shift]
@@ -220,10 +222,11 @@ def measure_kernel(near: int, far: int, wide: int, plateau: int) -> Any:
         ahead = cuda.shared.array(ROOM_WORDS, int32)
         t = cuda.threadIdx.x
         block = cuda.blockIdx.x
-        marks_before(words, block * WORDS, t, WORDS, own, ahead)
+        marks_before(words, block * WORDS, t, _WORDS, own, ahead)
+        lane = t & 31
         bits = words[block * WORDS + t // 32]
-        if (bits >> (t & 31)) & 1:
-            earlier = bits & uint32((1 << (t & 31)) - 1)
+        if (bits >> lane) & 1:
+            earlier = bits & uint32((1 << lane) - 1)
             beat[ahead[t // 32] + cuda.popc(earlier)] = block * THREADS + t
         begin[t] = -wide
         end[t] = wide + 1
@@ -243,16 +246,17 @@ def measure_kernel(near: int, far: int, wide: int, plateau: int) -> Any:
                     for c in range(BATCH):
                         s = place[min(n + c * warps, high - 1)]
                         for turn in range(rounds):
-                            o = (t & 31) + 32 * turn - wide
-                            inside = s + o >= 0 and s + o < x.size and o <= wide
-                            value[c * rounds + turn] = x[s + o] if inside else float32(math.nan)
+                            o = lane + 32 * turn - wide
+                            i = s + o
+                            inside = (i >= 0) & (i < x.size) & (o <= wide)
+                            value[c * rounds + turn] = x[i] if inside else float32(math.nan)
                     for c in range(BATCH):
                         m = n + c * warps
                         here = (m - low) * length + seen
                         for turn in range(rounds):
-                            o = (t & 31) + 32 * turn - wide
+                            o = lane + 32 * turn - wide
                             height = value[c * rounds + turn]
-                            if m < high and o <= wide:
+                            if (m < high) & (o <= wide):
                                 if abs(o) <= seen:
                                     row[here + o] = height
                                 if height != height:

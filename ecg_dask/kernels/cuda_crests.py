@@ -7,9 +7,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda, float32, int32
+from numba import cuda, float32, int32, int64
 
 from ..arrays import namespace
+from .cuda_device import constant, device
 from .launch import launch
 
 #: Widest taps, radius and sub-cell that the fused kernel keeps in registers; 500 Hz has them.
@@ -23,6 +24,11 @@ TILE = 2048
 
 #: More values than any array in shared memory has.
 NO_PAD = 1 << 62
+
+#: Taps that are unrolled together, the first ones of each part, and lengths of partial sums.
+TOGETHER = 8
+_PART_1, _PART_2, _PART_3, _PART_4 = (constant(begin) for begin in range(0, MOST_TAPS, TOGETHER))
+_TWO, _FOUR, _EIGHT, _SIXTEEN = (constant(2**n) for n in range(1, 5))
 
 #: Threads a block of the kernels for wide widths, and the most that any block has.
 THREADS, MOST_THREADS = 256, 1024
@@ -51,7 +57,7 @@ def crests(x: Any, taps: Any, radius: int, first: int, sub: int) -> tuple[Any, A
     return value, index
 
 
-@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+@device
 def response_at(x: Any, taps: Any, i: int) -> Any:
     """Return the response at a recorded sample; see `ecg_dask.kernels.response`."""
     left, right = True, True
@@ -70,14 +76,14 @@ def response_at(x: Any, taps: Any, i: int) -> Any:
     return w
 
 
-@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+@device
 def _square_at(x: Any, taps: Any, i: int) -> Any:
     """Return the square of the response at a recorded sample; without taps, `x` is that itself."""
     w = response_at(x, taps, i) if taps.size else x[i]
     return w * w
 
 
-@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+@device
 def _energy_at(x: Any, q: Any, shift: int, radius: int, pad: int, i: int) -> Any:
     """Sum the squares around a recorded sample; that of sample j is number ``j - shift`` of `q`.
 
@@ -93,15 +99,16 @@ def _energy_at(x: Any, q: Any, shift: int, radius: int, pad: int, i: int) -> Any
     halves = cuda.local.array(32, float32)
     total = float32(0)
     place = i - radius
-    length = 1
-    while length <= 2 * radius + 1:
-        if length & (2 * radius + 1):
+    window = 2 * radius + 1
+    length = int64(1)
+    while length <= window:
+        if length & window:
             block = float32(0)
             for count in range(length):
                 j = place + count
                 p = j - shift
                 block = q[p + p // pad] if begin <= j and j <= end else float32(0)
-                level = 0
+                level = int64(0)
                 while (count >> level) & 1:
                     block = halves[level] + block
                     level += 1
@@ -149,36 +156,26 @@ class Fused(NamedTuple):
     cells: int
 
 
-def _respond(taps: Any, samples: int, begin: int, end: int) -> Any:
-    """Return a function that takes some of the taps into `samples` responses."""
+@device
+def _respond(taps: Any, d: Any, w: Any, begin: int) -> None:
+    """Take `TOGETHER` taps from `begin` on, if there are, into as many responses as `w` has."""
     k = taps.size
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def respond(d: Any, w: Any) -> None:
-        weights = cuda.const.array_like(taps)
-        for m in range(begin, end):
-            for r in range(samples):
-                w[r] = cuda.fma(weights[m], d[k - 1 + r - m] - d[k + r + m], w[r])
-
-    return respond
+    for m in range(begin, min(begin + TOGETHER, k)):
+        for r in range(w.size):
+            w[r] = cuda.fma(taps[m], d[k - 1 + r - m] - d[k + r + m], w[r])
 
 
-def _double(samples: int, radius: int, length: int) -> Any:
-    """Return a function that makes partial sums of `length` of those of half as many squares."""
-    half, window = length // 2, 2 * radius + 1
-    # Shorter blocks lie before this one.
-    place = window & (length - 1)
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def double(s: Any, e: Any) -> None:
-        if window >= length:
-            for c in range(samples + window - length):
-                s[c] = s[c] + s[c + half]
-            if window & length:
-                for r in range(samples):
-                    e[r] = e[r] + s[r + place]
-
-    return double
+@device
+def _double(s: Any, e: Any, window: int, length: int) -> None:
+    """Make partial sums of `length` squares of those of half as many; some are due in `e`."""
+    if window >= length:
+        for c in range(e.size + window - length):
+            s[c] = s[c] + s[c + length // 2]
+        if window & length:
+            # Shorter blocks lie before this one.
+            place = window & (length - 1)
+            for r in range(e.size):
+                e[r] = e[r] + s[r + place]
 
 
 @functools.cache
@@ -219,12 +216,7 @@ def fused_crests(
     window = own + 2 * radius
     n_ahead = (window - 1) // own
     room_touched = threads + n_ahead
-    # Unrolled in parts, for there is a limit to a loop that the compiler unrolls.
-    respond_1, respond_2, respond_3, respond_4 = (
-        _respond(weights, own, min(k, begin), min(k, begin + 8)) for begin in (0, 8, 16, 24)
-    )
-    double_2, double_4, double_8, double_16 = (_double(own, radius, n) for n in (2, 4, 8, 16))
-
+    summed = constant(2 * radius + 1)
     # Threads whose differences or squares a missing sample may be among.
     far_back = (own + 2 * k - 2) // own
 
@@ -237,18 +229,18 @@ def fused_crests(
         t = cuda.threadIdx.x & (MOST_THREADS - 1)
         cell = (cuda.blockIdx.x & 0x7FFFFFFF) * cells
         low = cell * sub - offset - radius - k + 1
-        missing = 1
-        if low >= 1 and low + n_differences <= x.size:
-            missing = 0
+        missing = int64(1)
+        if (low >= 1) & (low + n_differences <= x.size):
+            missing = int64(0)
             later = x[low:]
             earlier = x[low - 1 :]
             for n in range(n_rows):
                 change = later[t + n * threads] - earlier[t + n * threads]
-                missing = 1 if change != change else missing
+                missing |= change != change
                 d[t + t // pad + n * row] = change
             if t < rest:
                 change = later[t + n_rows * threads] - earlier[t + n_rows * threads]
-                missing = 1 if change != change else missing
+                missing |= change != change
                 d[t + t // pad + n_rows * row] = change
         missing = cuda.syncthreads_or(missing)
         if missing:
@@ -260,10 +252,12 @@ def fused_crests(
             around[c] = d[t * step + c + c // pad]
         for r in range(own):
             w[r] = float32(0)
-        respond_1(around, w)
-        respond_2(around, w)
-        respond_3(around, w)
-        respond_4(around, w)
+        shared_taps = cuda.const.array_like(weights)
+        # In parts, for there is a limit to a loop that the compiler unrolls.
+        _respond(shared_taps, around, w, _PART_1)
+        _respond(shared_taps, around, w, _PART_2)
+        _respond(shared_taps, around, w, _PART_3)
+        _respond(shared_taps, around, w, _PART_4)
         for r in range(own):
             q[t * step + r] = w[r] * w[r]
         cuda.syncthreads()
@@ -277,13 +271,13 @@ def fused_crests(
                 s[c] = q[t * step + c + c // pad]
             for r in range(own):
                 e[r] = s[r]
-            double_2(s, e)
-            double_4(s, e)
-            double_8(s, e)
-            double_16(s, e)
+            _double(s, e, summed, _TWO)
+            _double(s, e, summed, _FOUR)
+            _double(s, e, summed, _EIGHT)
+            _double(s, e, summed, _SIXTEEN)
             for c in range(per_thread):
                 best = float32(-1)
-                at = 0
+                at = int64(0)
                 for r in range(sub):
                     if e[c * sub + r] > best:
                         best = e[c * sub + r]
@@ -296,7 +290,7 @@ def fused_crests(
             cuda.syncthreads()
             crests_singly(x, offset, value, index, q, cell, t, touched)
 
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    @device
     def around_missing(x: Any, low: int, t: int, d: Any, touched: Any) -> None:
         """Make the differences beside missing samples zero, and note the threads that meet them."""
         for p in range(t, room_touched, threads):
@@ -305,18 +299,18 @@ def fused_crests(
         for p in range(t, n_differences, threads):
             i = low + p
             change = float32(math.nan)
-            if i >= 1 and i < x.size:
+            if (i >= 1) & (i < x.size):
                 change = x[i] - x[i - 1]
             if change != change:
                 change = float32(0)
                 for back in range(far_back + 1):
                     thread = p // own - back
-                    if thread >= 0 and thread < threads:
+                    if (thread >= 0) & (thread < threads):
                         touched[thread] = 1
             d[p + p // pad] = change
         cuda.syncthreads()
 
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    @device
     def squares_singly(x: Any, low: int, t: int, q: Any, touched: Any) -> None:
         """Replace the squares of threads that met missing samples."""
         shared_taps = cuda.const.array_like(weights)
@@ -327,7 +321,7 @@ def fused_crests(
                 q[p + p // pad] = _square_at(x, shared_taps, i) if recorded else float32(0)
         cuda.syncthreads()
 
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
+    @device
     def crests_singly(
         x: Any, offset: int, value: Any, index: Any, q: Any, cell: int, t: int, touched: Any
     ) -> None:
@@ -335,12 +329,12 @@ def fused_crests(
         low = cell * sub - offset - radius
         for c in range(t, min(cells, value.size - cell), threads):
             thread = c // per_thread
-            mixed = touched[thread]
+            mixed = int64(touched[thread])
             for ahead in range(1, n_ahead + 1):
                 mixed |= touched[thread + ahead]
             if mixed:
                 best = float32(-1)
-                at = -1
+                at = int64(-1)
                 begin = (cell + c) * sub - offset
                 for i in range(max(begin, 0), min(begin + sub, x.size)):
                     if x[i] == x[i]:

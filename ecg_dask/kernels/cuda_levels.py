@@ -7,9 +7,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import cuda, float32, int32
+from numba import cuda, float32, int32, int64, uint32
 
 from ..arrays import namespace
+from .cuda_device import constant, device
 from .launch import launch
 from .rules import PER_CELL
 
@@ -20,6 +21,8 @@ THREADS, CELLS = 128, 7
 #: Cells whose crests a thread loads together.
 BATCH = 2
 ROOM_LOADED = BATCH * PER_CELL
+
+_NONE, _ONE, _PER_CELL = constant(0), constant(1), constant(PER_CELL)
 
 
 def levels(
@@ -35,84 +38,88 @@ def levels(
     return level, noise
 
 
-def _then(first: Any, second: Any) -> Any:
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def both(s: Any) -> None:
-        first(s)
-        second(s)
-
-    return both
-
-
-def _exchange(size: int, p: int, r: int, d: int) -> Any:
-    """Return a function that puts those pairs in order, `d` apart, whose first has bit p as r."""
-    count = sum(i & p == r for i in range(size - d))
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def exchange(s: Any) -> None:
-        for k in range(count):
-            i = (k // p) * (2 * p) + k % p + r
-            lesser = min(s[i], s[i + d])
-            s[i + d] = max(s[i], s[i + d])
-            s[i] = lesser
-
-    return exchange
+@device
+def _exchange(s: Any, size: int, p: int, r: int, d: int) -> None:
+    """Put those pairs of `size` values in order, `d` apart, whose first has bit p as r has it."""
+    if d > 0:
+        rest = (size - d) & (2 * p - 1)
+        pairs = ((size - d - rest) >> 1) + min(max(rest - r, 0), p)
+        for k in range(pairs):
+            # The k-th number that has the bit so; an unsigned one is known not to be negative.
+            i = uint32(2 * k - (k & (p - 1)) + r)
+            j = uint32(i + d)
+            low, high = s[i], s[j]
+            s[i] = min(low, high)
+            s[j] = max(low, high)
 
 
-@functools.cache
-def sorter(size: int) -> Any:
-    """Return a function that sorts a local array: Batcher's merge exchange.
+@device
+def _merge(s: Any, size: int, p: int) -> None:
+    """Sort by steps of p, at most 64, what is sorted by steps of twice that.
 
-    Which elements are compared does not depend on their values, so that the array may be in
-    registers; what is not read of the result is not computed.
+    Of the distances those that are not positive, or too great, have no pairs.
     """
-    steps = []
-    top = 1 << max((size - 1).bit_length() - 1, 0)
-    p = top
-    while p:
-        q, r, d = top, 0, p
-        while True:
-            steps.append(_exchange(size, p, r, d))
-            if q == p:
-                break
-            d, q, r = q - p, q // 2, p
-        p //= 2
-    return functools.reduce(_then, steps)
+    _exchange(s, size, p, _NONE, p)
+    _exchange(s, size, p, p, 64 - p)
+    _exchange(s, size, p, p, 32 - p)
+    _exchange(s, size, p, p, 16 - p)
+    _exchange(s, size, p, p, 8 - p)
+    _exchange(s, size, p, p, 4 - p)
+    _exchange(s, size, p, p, 2 - p)
+
+
+@device
+def _sort_few(s: Any, size: int) -> None:
+    """Sort 8 values at most; see `_sort`."""
+    _merge(s, size, 4 * _ONE)
+    _merge(s, size, 2 * _ONE)
+    _merge(s, size, _ONE)
+
+
+@device
+def _sort(s: Any, size: int) -> None:
+    """Sort a local array of `size` values, 128 at most: Batcher's merge exchange.
+
+    Which values are compared does not depend on them, so that the array may be in registers; what
+    is not read of the result is not computed.
+    """
+    _merge(s, size, 64 * _ONE)
+    _merge(s, size, 32 * _ONE)
+    _merge(s, size, 16 * _ONE)
+    _merge(s, size, 8 * _ONE)
+    _sort_few(s, size)
+
+
+@device
+def _replace(e: Any, rest: int, old: Any, new: Any) -> None:
+    """Take a value out of `rest` sorted ones and put another one in."""
+    below = float32(-math.inf)
+    for i in range(rest - 1):
+        here = e[i + 1] if e[i] >= old else e[i]
+        e[i] = max(below, min(here, new))
+        below = here
+    e[rest - 1] = max(below, new)
 
 
 @functools.cache
-def _running_medians(radius: int) -> tuple[Any, int]:
-    """Return a function for the medians of neighbouring cells, and of how many.
+def _running_medians(most_common: int) -> Any:
+    """Return a function for the medians of cells; `most_common` is the most that windows share.
 
-    Their windows have most values in common. These are sorted once; the others, as many in each
-    window, are kept sorted from one window to the next. Of two sorted arrays the value of a given
-    rank is the least one of the maxima of pairs.
+    The windows of `own` neighbouring cells have most values in common. These are sorted once; the
+    others, as many in each window, are kept sorted from one window to the next. Of two sorted
+    arrays the value of a given rank is the least one of the maxima of pairs.
 
     Where one of the windows has cells without a value, which are -1, the threads count instead
     how many values are below each one.
     """
-    own = min(CELLS, radius + 1)
-    rest = own - 1
-    common, window = 2 * radius + 1 - rest, 2 * radius + 1
-    sort_common, sort_rest = sorter(common), sorter(max(rest, 1))
-    room = max(rest, 1)
 
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def replace(e: Any, old: Any, new: Any) -> None:
-        for i in range(rest - 1):
-            e[i] = e[i + 1] if e[i] >= old else e[i]
-        e[rest - 1] = max(e[rest - 2], new) if rest > 1 else new
-        for k in range(rest - 2):
-            i = rest - 2 - k
-            e[i] = max(e[i - 1], min(e[i], new))
-        if rest > 1:
-            e[0] = min(e[0], new)
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def full(high: Any, low: int, out: Any) -> Any:
-        """Find the medians from `low` on if no value is missing, and tell whether."""
-        c = cuda.local.array(common, float32)
-        e = cuda.local.array(room, float32)
+    @device
+    def full(high: Any, out: Any, low: int, radius: int, own: int) -> Any:
+        """Find `own` medians from `low` on if no value is missing, and tell whether."""
+        c = cuda.local.array(most_common, float32)
+        e = cuda.local.array(CELLS, float32)
+        rest, window = own - 1, 2 * radius + 1
+        common = window - rest
         least = float32(math.inf)
         for i in range(common):
             c[i] = high[low + rest + i]
@@ -122,44 +129,64 @@ def _running_medians(radius: int) -> tuple[Any, int]:
             least = min(least, min(e[i], high[low + window + i]))
         if least < float32(0):
             return False
-        sort_common(c)
-        if rest > 1:
-            sort_rest(e)
+        _sort(c, common)
+        _sort_few(e, rest)
         for i in range(own):
             median = c[radius]
             for j in range(rest):
                 median = min(median, max(c[radius - 1 - j], e[j]))
             out[low + i] = median
             if i < rest:
-                replace(e, high[low + i], high[low + window + i])
+                _replace(e, rest, high[low + i], high[low + window + i])
         return True
 
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def medians(high: Any, t: int, groups: int, n_cells: int, out: Any, left: Any) -> None:
+    @device
+    def medians(
+        high: Any, out: Any, left: Any, t: int, n_cells: int, radius: int, own: int, groups: int
+    ) -> None:
         """Find those of `n_cells` cells in groups; `left` is room for a number more than groups."""
+        window = 2 * radius + 1
         if t == 0:
             left[0] = 0
         cuda.syncthreads()
         for group in range(t, groups, THREADS):
-            if group * own < n_cells and not full(high, group * own, out):
+            if group * own < n_cells and not full(high, out, group * own, radius, own):
                 left[cuda.atomic.add(left, 0, 1) + 1] = group
         cuda.syncthreads()
         for n in range(t, left[0] * own * window, THREADS):
             cell, place = n // window, n % window
             p = left[cell // own + 1] * own + cell % own
             value = high[p + place]
-            less, same, missing = 0, 0, 0
+            less, same, missing = int64(0), int64(0), int64(0)
             for i in range(window):
-                less += 1 if high[p + i] < value else 0
-                same += 1 if high[p + i] == value else 0
-                missing += 1 if high[p + i] < float32(0) else 0
+                other = high[p + i]
+                less += other < value
+                same += other == value
+                missing += other < float32(0)
             # What is missing lies below, and the lower median in the middle of the others.
-            rank = missing + (window - missing - 1) // 2 if missing < window else 0
-            if less <= rank and rank < less + same:
+            rank = missing + (window - missing - 1) // 2
+            if (less <= rank) & (rank < less + same):
                 out[p] = value
         cuda.syncthreads()
 
-    return medians, own
+    return medians
+
+
+@device
+def _middle_of_some(value: Any, begin: int, end: int) -> Any:
+    """Return the upper median of the recorded sub-cells, -1 without any."""
+    count = int64(0)
+    for i in range(begin, end):
+        count += value[i] >= float32(0)
+    for i in range(begin, end):
+        less, same = int64(0), int64(0)
+        for j in range(begin, end):
+            if value[j] >= float32(0) and value[j] < value[i]:
+                less += 1
+            same += value[j] == value[i]
+        if value[i] >= float32(0) and less <= count // 2 and count // 2 < less + same:
+            return value[i]
+    return float32(-1)
 
 
 @functools.cache
@@ -170,8 +197,7 @@ def levels_kernel(peak_cells: int, level_radius: int, noise_radius: int) -> tupl
     medians look at, from device memory into shared memory. Then the array of the maxima becomes
     that of the running maxima, and their medians and those of the middles are found.
     """
-    level_medians, level_own = _running_medians(level_radius)
-    noise_medians, noise_own = _running_medians(noise_radius)
+    level_own, noise_own = min(CELLS, level_radius + 1), min(CELLS, noise_radius + 1)
     cells = THREADS * level_own
     noise_groups = -(-cells // noise_own)
     peak_before = peak_cells // 2
@@ -182,22 +208,12 @@ def levels_kernel(peak_cells: int, level_radius: int, noise_radius: int) -> tupl
     # Of the last group that medians of noise are found of, some may lie behind the block's cells.
     room = max(width, before + noise_groups * noise_own + noise_radius)
     room_left = max(THREADS, noise_groups) + 1
-    sort_cell = sorter(PER_CELL)
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def middle_of_some(value: Any, begin: int, end: int) -> Any:
-        """Return the upper median of the recorded sub-cells, -1 without any."""
-        count = 0
-        for i in range(begin, end):
-            count += 1 if value[i] >= float32(0) else 0
-        for i in range(begin, end):
-            less, same = 0, 0
-            for j in range(begin, end):
-                less += 1 if value[j] >= float32(0) and value[j] < value[i] else 0
-                same += 1 if value[j] == value[i] else 0
-            if value[i] >= float32(0) and less <= count // 2 and count // 2 < less + same:
-                return value[i]
-        return float32(-1)
+    medians = _running_medians(
+        max(2 * level_radius + 2 - level_own, 2 * noise_radius + 2 - noise_own)
+    )
+    level_reach, level_together = constant(level_radius), constant(level_own)
+    noise_reach, noise_together = constant(noise_radius), constant(noise_own)
+    level_turns, noise_turns = constant(THREADS), constant(noise_groups)
 
     @cuda.jit  # type: ignore[untyped-decorator]
     def kernel(value: Any, head: int, level: Any, noise: Any) -> None:
@@ -214,7 +230,7 @@ def levels_kernel(peak_cells: int, level_radius: int, noise_radius: int) -> tupl
             for n in range(BATCH):
                 p = low + n * THREADS
                 begin = (first - before + p) * PER_CELL - head
-                inside = begin >= 0 and begin + PER_CELL <= value.size and p < width
+                inside = (begin >= 0) & (begin + PER_CELL <= value.size) & (p < width)
                 for i in range(PER_CELL):
                     loaded[n * PER_CELL + i] = value[begin + i] if inside else float32(-1)
             for n in range(BATCH):
@@ -222,7 +238,7 @@ def levels_kernel(peak_cells: int, level_radius: int, noise_radius: int) -> tupl
                 if p < width:
                     for i in range(PER_CELL):
                         s[i] = loaded[n * PER_CELL + i]
-                    sort_cell(s)
+                    _sort_few(s, _PER_CELL)
                     greatest = s[PER_CELL - 1]
                     middle = s[PER_CELL // 2]
                     if s[0] < float32(0):
@@ -231,7 +247,7 @@ def levels_kernel(peak_cells: int, level_radius: int, noise_radius: int) -> tupl
                         begin = max(begin, 0)
                         for i in range(begin, end):
                             greatest = max(greatest, value[i])
-                        middle = middle_of_some(value, begin, end)
+                        middle = _middle_of_some(value, begin, end)
                     maxima[p] = greatest
                     middles[p] = middle
         for p in range(width + t, room, THREADS):
@@ -247,12 +263,11 @@ def levels_kernel(peak_cells: int, level_radius: int, noise_radius: int) -> tupl
             high[p] = greatest
         cuda.syncthreads()
         # No one reads the maxima any more.
-        level_medians(high, t, THREADS, level.size - first, maxima, left)
+        medians(high, maxima, left, t, level.size - first, level_reach, level_together, level_turns)
         for p in range(t, min(cells, level.size - first), THREADS):
             level[first + p] = maxima[p]
-        noise_medians(
-            middles[before - noise_radius :], t, noise_groups, level.size - first, high, left
-        )
+        around = middles[before - noise_radius :]
+        medians(around, high, left, t, level.size - first, noise_reach, noise_together, noise_turns)
         for p in range(t, min(cells, noise.size - first), THREADS):
             noise[first + p] = high[p]
 

@@ -10,13 +10,15 @@ import numpy as np
 from numba import boolean, cuda, float32, int32, int64
 
 from ..arrays import namespace
+from .cuda_device import constant, device
 from .launch import launch
 
 #: Widest taps and radius that the kernel keeps in registers; 500 Hz has them.
 MOST_TAPS, LARGEST_RADIUS = 48, 32
 
 #: Threads a block, samples a thread, taps that are unrolled at a time, and loads under way.
-THREADS, OWN, TOGETHER, LOADS = 128, 8, 8, 24
+THREADS, OWN, TOGETHER, LOADS = 128, 8, 4, 24
+_FIRST, _SECOND, _THIRD = (constant(begin) for begin in range(0, MOST_TAPS, 4 * TOGETHER))
 
 
 def look(x: Any, narrow: Any, taps: Any, wide: Any, at: Any, radius: int) -> tuple[Any, Any, Any]:
@@ -43,40 +45,32 @@ class Near(NamedTuple):
     candidates: int
 
 
-def _respond(halves: list[Any], begin: int, end: int) -> Any:
-    """Return a function that takes some taps of three kernels into `OWN` responses each.
+@device
+def _take(taps: Any, k: int, begin: int, d: Any, w: Any) -> None:
+    """Take `TOGETHER` taps of three kernels from `begin` on into `OWN` responses each.
 
-    What a tap is multiplied by is the same for all three.
+    The widest one has `k`. What a tap is multiplied by is the same for all three.
     """
-    k = max(half.size for half in halves)
-    k_1, k_2, k_3 = (half.size for half in halves)
-    taps_1, taps_2, taps_3 = halves
-
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def respond(d: Any, w_1: Any, w_2: Any, w_3: Any) -> None:
-        weights_1 = cuda.const.array_like(taps_1)
-        weights_2 = cuda.const.array_like(taps_2)
-        weights_3 = cuda.const.array_like(taps_3)
-        for m in range(begin, end):
-            for r in range(OWN):
-                change = d[k - 1 + r - m] - d[k + r + m]
-                if m < k_1:
-                    w_1[r] = cuda.fma(weights_1[m], change, w_1[r])
-                if m < k_2:
-                    w_2[r] = cuda.fma(weights_2[m], change, w_2[r])
-                if m < k_3:
-                    w_3[r] = cuda.fma(weights_3[m], change, w_3[r])
-
-    return respond
+    taps_1, taps_2, taps_3 = taps
+    w_1, w_2, w_3 = w
+    for m in range(begin, min(begin + TOGETHER, k)):
+        for r in range(OWN):
+            change = d[k - 1 + r - m] - d[k + r + m]
+            if m < taps_1.size:
+                w_1[r] = cuda.fma(taps_1[m], change, w_1[r])
+            if m < taps_2.size:
+                w_2[r] = cuda.fma(taps_2[m], change, w_2[r])
+            if m < taps_3.size:
+                w_3[r] = cuda.fma(taps_3[m], change, w_3[r])
 
 
-def _then(first: Any, second: Any) -> Any:
-    @cuda.jit(device=True)  # type: ignore[untyped-decorator]
-    def both(d: Any, w_1: Any, w_2: Any, w_3: Any) -> None:
-        first(d, w_1, w_2, w_3)
-        second(d, w_1, w_2, w_3)
-
-    return both
+@device
+def _respond(taps: Any, k: int, begin: int, d: Any, w: Any) -> None:
+    """Take four times as many, in parts: there is a limit to a loop that the compiler unrolls."""
+    _take(taps, k, begin, d, w)
+    _take(taps, k, begin + TOGETHER, d, w)
+    _take(taps, k, begin + 2 * TOGETHER, d, w)
+    _take(taps, k, begin + 3 * TOGETHER, d, w)
 
 
 @functools.cache
@@ -102,10 +96,69 @@ def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
     in_flight = batch * rounds
     center = radius + k
     window = OWN + 2 * k - 1
-    respond = functools.reduce(
-        _then,
-        [_respond(halves, m, min(m + TOGETHER, k)) for m in range(0, k, TOGETHER)],
-    )
+    taps_1, taps_2, taps_3 = halves
+    longest = constant(k)
+
+    @device
+    def load(x: Any, begin: Any, n_here: int, t: int, row: Any, start: Any, stop: Any) -> Any:
+        """Take the candidates' samples, mark their runs' ends, and tell whether any is missing."""
+        missing = int64(0)
+        lane = t & 31
+        value = cuda.local.array(in_flight, float32)
+        for low in range(t // 32, candidates, warps * batch):
+            # All loads first, so that they are under way together.
+            for c in range(batch):
+                b = min(low + c * warps, n_here - 1)
+                for n in range(rounds):
+                    o = lane + 32 * n
+                    i = begin[b] + o
+                    inside = (i >= 0) & (i < x.size) & (o < length)
+                    value[c * rounds + n] = x[i] if inside else float32(math.nan)
+            for c in range(batch):
+                b = low + c * warps
+                for n in range(rounds):
+                    o = lane + 32 * n
+                    height = value[c * rounds + n]
+                    if (b < n_here) & (o < length):
+                        row[b * step + o] = height
+                        if height != height:
+                            missing = int64(1)
+                            if o < center:
+                                cuda.atomic.max(start, b, o + 1)
+                            else:
+                                cuda.atomic.min(stop, b, o)
+        return missing
+
+    @device
+    def level_ends(n_here: int, t: int, row: Any, start: Any, stop: Any) -> None:
+        """Make what lies outside a candidate's run as high as the run's end."""
+        for b in range(t // 32, n_here, warps):
+            for n in range(rounds):
+                o = (t & 31) + 32 * n
+                if o < start[b]:
+                    row[b * step + o] = row[b * step + start[b]]
+                elif (o >= stop[b]) & (o < length):
+                    row[b * step + o] = row[b * step + stop[b] - 1]
+
+    @device
+    def respond(row: Any, here: int, w: Any) -> None:
+        """Make the three responses at `OWN` samples."""
+        weights = (
+            cuda.const.array_like(taps_1),
+            cuda.const.array_like(taps_2),
+            cuda.const.array_like(taps_3),
+        )
+        d = cuda.local.array(window, float32)
+        for c in range(window):
+            d[c] = row[here + c + 1] - row[here + c]
+        w_1, w_2, w_3 = w
+        for r in range(OWN):
+            w_1[r] = float32(0)
+            w_2[r] = float32(0)
+            w_3[r] = float32(0)
+        _respond(weights, longest, _FIRST, d, w)
+        _respond(weights, longest, _SECOND, d, w)
+        _respond(weights, longest, _THIRD, d, w)
 
     @cuda.jit  # type: ignore[untyped-decorator]
     def kernel(x: Any, at: Any, sharpness: Any, position: Any, at_edge: Any) -> None:
@@ -119,69 +172,30 @@ def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
         place = cuda.shared.array(THREADS, int32)
         t = cuda.threadIdx.x & (THREADS - 1)
         first = cuda.blockIdx.x * candidates
+        n_here = min(candidates, at.size - first)
         start[t] = 0
         stop[t] = length
-        if t < candidates and first + t < at.size:
+        if t < n_here:
             begin[t] = at[first + t] - center
         cuda.syncthreads()
-
-        missing = 0
-        lane = t & 31
-        n_here = min(candidates, at.size - first)
-        value = cuda.local.array(in_flight, float32)
-        for low in range(t // 32, candidates, warps * batch):
-            # All loads first, so that they are under way together.
-            for c in range(batch):
-                b = min(low + c * warps, n_here - 1)
-                for n in range(rounds):
-                    i = begin[b] + lane + 32 * n
-                    inside = i >= 0 and i < x.size and lane + 32 * n < length
-                    value[c * rounds + n] = x[i] if inside else float32(math.nan)
-            for c in range(batch):
-                b = low + c * warps
-                for n in range(rounds):
-                    o = lane + 32 * n
-                    height = value[c * rounds + n]
-                    if b < n_here and o < length:
-                        row[b * step + o] = height
-                        if height != height:
-                            missing = 1
-                            if o < center:
-                                cuda.atomic.max(start, b, o + 1)
-                            else:
-                                cuda.atomic.min(stop, b, o)
-        if cuda.syncthreads_or(missing):
-            for b in range(t // 32, n_here, warps):
-                for n in range(rounds):
-                    o = lane + 32 * n
-                    if o < start[b]:
-                        row[b * step + o] = row[b * step + start[b]]
-                    elif o >= stop[b] and o < length:
-                        row[b * step + o] = row[b * step + stop[b] - 1]
+        if cuda.syncthreads_or(load(x, begin, n_here, t, row, start, stop)):
+            level_ends(n_here, t, row, start, stop)
             cuda.syncthreads()
 
-        b = t // sharing
-        part = t - b * sharing
-        if b < candidates and first + b < at.size:
-            d = cuda.local.array(window, float32)
+        own = t // sharing
+        part = t - own * sharing
+        if own < n_here:
             w_1 = cuda.local.array(OWN, float32)
             w_2 = cuda.local.array(OWN, float32)
             w_3 = cuda.local.array(OWN, float32)
-            here = b * step + part * OWN
-            for c in range(window):
-                d[c] = row[here + c + 1] - row[here + c]
-            for r in range(OWN):
-                w_1[r] = float32(0)
-                w_2[r] = float32(0)
-                w_3[r] = float32(0)
-            respond(d, w_1, w_2, w_3)
+            respond(row, own * step + part * OWN, (w_1, w_2, w_3))
             # The samples of this thread that are looked at.
-            r_begin = max(start[b] - k - part * OWN, 0)
-            r_end = min(stop[b] - k - part * OWN, 2 * radius + 1 - part * OWN)
+            r_begin = max(start[own] - k - part * OWN, 0)
+            r_end = min(stop[own] - k - part * OWN, 2 * radius + 1 - part * OWN)
             best_1, best_2, best_3 = float32(-1), float32(-1), float32(-1)
-            best = 0
+            best = int64(0)
             for r in range(OWN):
-                if r_begin <= r and r < r_end:
+                if (r_begin <= r) & (r < r_end):
                     best_1 = max(best_1, abs(w_1[r]))
                     best_2 = max(best_2, abs(w_2[r]))
                     if abs(w_3[r]) > best_3:
@@ -193,25 +207,25 @@ def near_look(narrow: bytes, taps: bytes, wide: bytes, radius: int) -> Near:
             place[t] = k + part * OWN + best
         cuda.syncthreads()
 
-        if t < candidates and first + t < at.size:
+        if t < n_here:
             low = t * sharing
-            best_1, best_2, best_3 = steep[low], usual[low], high[low]
-            best = place[low]
+            most_1, most_2, most_3 = steep[low], usual[low], high[low]
+            most = place[low]
             for n in range(low + 1, low + sharing):
-                best_1 = max(best_1, steep[n])
-                best_2 = max(best_2, usual[n])
-                if high[n] > best_3:
-                    best_3 = high[n]
-                    best = place[n]
-            ratio = best_1 / best_2 if best_2 > float32(0) else float32(0)
+                most_1 = max(most_1, steep[n])
+                most_2 = max(most_2, usual[n])
+                if high[n] > most_3:
+                    most_3 = high[n]
+                    most = place[n]
+            ratio = most_1 / most_2 if most_2 > float32(0) else float32(0)
             sharpness[first + t] = ratio * ratio
-            position[first + t] = begin[t] + best
-            at_edge[first + t] = best == start[t] or best == stop[t] - 1
+            position[first + t] = begin[t] + most
+            at_edge[first + t] = (most == start[t]) | (most == stop[t] - 1)
 
     return Near(kernel, candidates)
 
 
-@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+@device
 def _response_at(x: Any, taps: Any, start: int, stop: int, i: int) -> Any:
     """Return the absolute response at a sample of the run that the bounds are of, if in reach."""
     w = float32(0)

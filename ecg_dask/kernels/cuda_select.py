@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import cuda, int32, int64
+from numba import cuda, int64
 
 from ..arrays import namespace
+from .cuda_device import device
 from .launch import launch
 
 #: Threads of the block that adds up, and of those whose sums are added together first.
@@ -45,18 +46,18 @@ def _add_up(count: Any, before: Any, total: Any) -> None:
     t = cuda.threadIdx.x
     share = (count.size + ADDING - 1) // ADDING
     begin, end = min(t * share, count.size), min((t + 1) * share, count.size)
-    own = 0
+    own = int64(0)
     for i in range(begin, end):
         own += count[i]
     sums[t] = own
     cuda.syncthreads()
     if t < GROUPS:
-        own = 0
+        own = int64(0)
         for i in range(t * TOGETHER, (t + 1) * TOGETHER):
             own += sums[i]
         group[t] = own
     cuda.syncthreads()
-    own = 0
+    own = int64(0)
     for i in range(t // TOGETHER):
         own += group[i]
     for i in range(t // TOGETHER * TOGETHER, t):
@@ -68,7 +69,7 @@ def _add_up(count: Any, before: Any, total: Any) -> None:
         total[0] = own
 
 
-@cuda.jit(device=True)  # type: ignore[untyped-decorator]
+@device
 def marks_before(words: Any, first: int, t: int, n: int, own: Any, ahead: Any) -> None:
     """Put the number of marks in the words from `first` on before the t-th one into ``ahead[t]``.
 
@@ -79,7 +80,7 @@ def marks_before(words: Any, first: int, t: int, n: int, own: Any, ahead: Any) -
         own[t] = cuda.popc(words[first + t])
     cuda.syncthreads()
     if t <= n:
-        sum_before = int32(0)
+        sum_before = int64(0)
         for i in range(t):
             sum_before += own[i]
         ahead[t] = sum_before

@@ -12,6 +12,7 @@ import pytest
 if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
     pytest.skip("run by tests/test_kernels_cuda.py", allow_module_level=True)
 
+from numba import cuda as numba_cuda
 from numba.cuda.simulator import kernelapi
 from signals import SHORT, counts, with_gaps
 
@@ -111,6 +112,25 @@ def test_crests_round_as_on_the_cpu(x):
     same(cuda.crests(x, TAPS, 3, 7, 3), cpu.crests(x, TAPS, 3, 7, 3))
 
 
+def test_sorting():
+    """All sizes, with equals and the infinite."""
+    rng = np.random.default_rng(1)
+    rows = np.round(rng.normal(0, 20, (129, 128))).astype(np.float32)
+    rows[:, 5] = np.inf
+    expected = rows.copy()
+    for size in range(129):
+        expected[size, :size].sort()
+
+    @numba_cuda.jit
+    def sort_rows(rows):
+        size = numba_cuda.grid(1)
+        if size < 129:
+            cuda_levels._sort(rows[size], size)
+
+    sort_rows[5, 32](rows)
+    np.testing.assert_array_equal(rows, expected)
+
+
 @pytest.mark.parametrize(
     ("peak_cells", "level_radius", "noise_radius"), [(8, 20, 8), (5, 1, 2), (1, 9, 12)]
 )
@@ -125,10 +145,13 @@ def test_levels(peak_cells, level_radius, noise_radius):
     same(cuda_beats.levels(value, 3, *widths), cpu_beats.levels(value, 3, *widths))
 
 
-@pytest.mark.parametrize(("sub", "spacing"), [(8, 50), (3, 20), (1, 0), (4, 3)])
-def test_candidates(sub, spacing):
+@pytest.mark.parametrize(
+    ("sub", "spacing", "n"),
+    [(8, 50, 2200), (3, 20, 2200), (1, 0, 2200), (4, 3, 2200), (1, 50, 7000)],
+)
+def test_candidates(sub, spacing, n):
     """Over several blocks, with gaps and many equals."""
-    x = whole_numbers(1, 2200 * sub, [(90, 91), (200, 230), (300, 450)])
+    x = whole_numbers(1, n * sub, [(90, 91), (200, 230), (300, 450)])
     value, index = cpu.crests(x, taps_of(0), 1, 1001, sub)
     head = 1001 // sub % 8
     level, _ = cpu_beats.levels(value, head, 8, 20, 8)
