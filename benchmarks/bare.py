@@ -35,19 +35,23 @@ def read_on_cpu(path: Path) -> tuple[int, Any]:
     return len(table), table.to_numpy()
 
 
-def segment(signal: Any) -> tuple[int, Any]:
+def segment(signal: Any) -> tuple[Any, Any]:
     """Find the beats, cut them out, and make their table."""
     from ecg_dask import Detector
-
-    # The first is the body of a task, and nothing for users.
-    from ecg_dask.segment.halos import _table_block, cut_block, find_block, place_stretches
+    from ecg_dask.segment.halos import cut_block, find_block, place_stretches, table_block
 
     options = {"first": 0, "detector": Detector(), "fs": FS}
-    columns, stretch = find_block(None, signal, None, **options)
-    waves = cut_block(None, signal, None, columns, **options)
-    placed = place_stretches([stretch], [len(signal)], FS)
-    table = _table_block(columns, placed, 0, "day", FS)
-    return arrived(table, waves), (table, waves)
+    found = find_block(None, signal, None, **options)
+    waves = cut_block(None, signal, None, found, **options)
+    placed = place_stretches([found.stretch], [len(signal)], FS)
+    table = table_block(found, placed, 0, "day", FS)
+    arrived(table, waves)
+    return table, waves
+
+
+def count(beats: tuple[Any, Any]) -> int:
+    """Return the number of beats."""
+    return len(beats[0])
 
 
 def train(beats: tuple[Any, Any], epochs: int) -> Any:
@@ -104,7 +108,7 @@ def main() -> None:
 
         set_up(Pool("cuda", parse_bytes(options.pool)))
         read = read_on_gpu
-    measure(Steps(read, segment, partial(train, epochs=options.epochs), score), options)
+    measure(Steps(read, segment, count, partial(train, epochs=options.epochs), score), options)
 
 
 if __name__ == "__main__":

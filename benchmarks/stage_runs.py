@@ -33,7 +33,9 @@ class Steps(NamedTuple):
     read
         Takes a path; returns the number of samples, and the signal.
     segment
-        Takes the signal; returns the number of beats, and table and waves.
+        Takes the signal; returns table and waves.
+    count
+        Takes table and waves; returns the number of beats. It is not timed.
     train
         Takes table and waves; returns the `Model`.
     score
@@ -41,7 +43,8 @@ class Steps(NamedTuple):
     """
 
     read: Callable[[Path], tuple[int, Any]]
-    segment: Callable[[Any], tuple[int, Any]]
+    segment: Callable[[Any], Any]
+    count: Callable[[Any], int]
     train: Callable[[Any], Any]
     score: Callable[[Any, Any], int]
 
@@ -103,11 +106,11 @@ def _whole(steps: Steps, file: Path, run: int) -> dict[str, int]:
 
 def _to_beats(steps: Steps, file: Path, run: int) -> tuple[Any, dict[str, int], float]:
     (samples, signal), read_s = _timed(steps.read, file)
-    (n_beats, beats), segment_s = _timed(steps.segment, signal)
+    beats, segment_s = _timed(steps.segment, signal)
     total_s = read_s + segment_s
     for part, seconds in ((READ, read_s), (SEGMENT, segment_s), (TO_BEATS, total_s)):
         tell(part=part, file=str(file), run=run, seconds=seconds)
-    return beats, {"samples": samples, "beats": n_beats}, total_s
+    return beats, {"samples": samples, "beats": steps.count(beats)}, total_s
 
 
 def _timed(step: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:

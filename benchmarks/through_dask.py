@@ -16,7 +16,7 @@ from typing import Any
 import dask
 from dask.delayed import delayed
 from day_files import FS
-from distributed import default_client, futures_of
+from distributed import default_client, futures_of, wait
 from stage_runs import Steps, arrived, measure, options_of
 from timings import on_device
 
@@ -29,17 +29,22 @@ def read(path: Path, chunk: int | None = None) -> tuple[int, Any]:
     return recording.n_samples, recording
 
 
-def segment(recording: Any) -> tuple[int, Any]:
+def segment(recording: Any) -> Any:
     """Find the beats of one recording."""
-    n_beats, (beats,) = segment_all([recording])
-    return n_beats, beats
+    (beats,) = segment_all([recording])
+    return beats
 
 
-def segment_all(recordings: Sequence[Any]) -> tuple[int, list[Any]]:
-    """Find the beats of several recordings at once; return their number, and the beats."""
+def segment_all(recordings: Sequence[Any]) -> list[Any]:
+    """Find the beats of several recordings at once."""
     found = [ecg_dask.find_beats(recording).persist() for recording in recordings]
-    pairs = [pair for beats in found for pair in beats.partitions()]
-    return total(dask.persist([delayed(arrived)(part, block) for part, block in pairs])[0]), found
+    wait([beats.partitions() for beats in found])
+    return found
+
+
+def count(beats: Any) -> int:
+    """Return the number of beats."""
+    return sum(dask.compute(*(delayed(arrived)(*pair) for pair in beats.partitions())))
 
 
 def score(beats: Any, model: Any) -> int:
@@ -64,7 +69,7 @@ def main() -> None:
     options = options_of(__doc__)
     train = partial(ecg_dask.train, epochs=options.epochs)
     with ecg_dask.connect(workers=options.workers, warm_fs=FS, **on_device(options)) as client:
-        measure(Steps(read, segment, train, score), options, len(client.nthreads()))
+        measure(Steps(read, segment, count, train, score), options, len(client.nthreads()))
 
 
 if __name__ == "__main__":

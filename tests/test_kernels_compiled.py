@@ -45,7 +45,7 @@ def test_a_kernel_is_compiled_once(compiler, tmp_path):
         (kernel(np.int64(1)), ["f"], "90"),
         (kernel(1.0), ["f"], "90"),
         (kernel(True), ["f"], "90"),
-        (kernel((1,)), ["i"], "90"),
+        (kernel((1,)), ["f"], "90"),
         (kernel(1), ["f", int], "90"),
         (kernel(1), ["f"], "100"),
         (kernel(np.ones(2)), ["f"], "90"),
@@ -82,3 +82,21 @@ def test_a_folder_that_cannot_be_made_costs_only_time(compiler, tmp_path):
     (tmp_path / "cache").write_text("a file")
     for n in (1, 2):
         assert ptx_of(kernel(1), ["f"], "90", compiler).startswith(f"// PTX number {n}")
+
+
+def test_a_user_without_a_home_costs_only_time(compiler, monkeypatch):
+    monkeypatch.delenv("ECG_DASK_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def expanduser(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("pathlib.Path.expanduser", expanduser)
+    for n in (1, 2):
+        assert ptx_of(kernel(1), ["f"], "90", compiler).startswith(f"// PTX number {n}")
+
+
+def test_tuples_are_told_apart_by_their_nesting(compiler):
+    ptx_of(kernel(((1, 2), 3)), ["f"], "90", compiler)
+    ptx_of(kernel((1, (2, 3))), ["f"], "90", compiler)
+    assert compiler.compiled == 2

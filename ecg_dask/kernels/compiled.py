@@ -44,7 +44,11 @@ def ptx_of(kernel: Any, kinds: Any, capability: str, compile_it: Callable[[], st
         digest = _digest(kernel.py_func, kinds, capability)
     except _NoConstantError:
         return compile_it()
-    path = folder() / f"{digest}.ptx"
+    try:
+        path = folder() / f"{digest}.ptx"
+    except RuntimeError:
+        # A user without a home directory.
+        return compile_it()
     with contextlib.suppress(OSError, ValueError):
         told, ptx = path.read_text("utf-8").split("\n", 1)
         if told == _sum(ptx):
@@ -84,6 +88,8 @@ def _environment() -> str:
     for name in ("numba", "numba-cuda", "llvmlite", "numpy"):
         with contextlib.suppress(PackageNotFoundError):
             told.append(f"{name} {version(name)}")
+    # What else Numba's code depends on.
+    told += [f"{name} {os.environ.get(name)}" for name in ("NUMBA_OPT", "NUMBA_CUDA_DEBUGINFO")]
     sources = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         sources.update(path.read_bytes())
@@ -106,7 +112,9 @@ def _constant(value: Any) -> Iterator[str]:
     elif isinstance(value, np.ndarray):
         yield f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     elif isinstance(value, tuple):
+        yield "("
         for item in value:
             yield from _constant(item)
+        yield ")"
     else:
         raise _NoConstantError(type(value))

@@ -248,7 +248,7 @@ def measure_kernel(near: int, far: int, wide: int, plateau: int) -> Any:
                         for turn in range(rounds):
                             o = lane + 32 * turn - wide
                             i = s + o
-                            inside = (i >= 0) & (i < x.size) & (o <= wide)
+                            inside = i >= 0 and i < x.size and o <= wide
                             value[c * rounds + turn] = x[i] if inside else float32(math.nan)
                     for c in range(BATCH):
                         m = n + c * warps
@@ -256,7 +256,7 @@ def measure_kernel(near: int, far: int, wide: int, plateau: int) -> Any:
                         for turn in range(rounds):
                             o = lane + 32 * turn - wide
                             height = value[c * rounds + turn]
-                            if (m < high) & (o <= wide):
+                            if m < high and o <= wide:
                                 if abs(o) <= seen:
                                     row[here + o] = height
                                 if height != height:

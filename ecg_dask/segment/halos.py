@@ -49,6 +49,21 @@ class Stretch(NamedTuple):
     runs: Runs
 
 
+class Found(NamedTuple):
+    """What a block finds.
+
+    Attributes
+    ----------
+    columns
+        The beat table's columns as far as the block knows them, and ``next_sample``.
+    stretch
+        What the others need.
+    """
+
+    columns: dict[str, Any]
+    stretch: Stretch
+
+
 class Place(NamedTuple):
     """Where a block's beats stand in their record, and the spans of the record near them."""
 
@@ -93,7 +108,7 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     # Unoptimized, the blocks keep the keys that other steps know them by, and are loaded once.
     blocks = [unaliased(block) for block in signal.to_delayed(optimize_graph=False).flat]
     sizes = signal.chunks[0]
-    columns, waves, stretches = [], [], []
+    found, waves, stretches = [], [], []
     start = 0
     for i, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
         n_left = min(halo, start)
@@ -101,20 +116,25 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         right = delayed(_edge)(blocks[i + 1], None, halo) if i + 1 < len(blocks) else None
         seen = (left, block, right)
         options = {"first": start - n_left, "detector": detector, "fs": fs}
-        found = delayed(find_block)(*seen, **options, dask_key_name=("find-" + token, i))
-        columns.append(found[0])
-        stretches.append(found[1])
-        cut_out = delayed(cut_block)(*seen, found[0], **options, dask_key_name=("cut-" + token, i))
+        here = delayed(find_block)(*seen, **options, dask_key_name=("find-" + token, i))
+        cut_out = delayed(cut_block)(*seen, here, **options, dask_key_name=("cut-" + token, i))
+        found.append(here)
         waves.append(cut_out)
+        stretches.append(delayed(_stretch_of)(here))
         start += size
 
     placed = delayed(place_stretches)(stretches, sizes, fs, dask_key_name="place-" + token)
     (placed,) = one_layer([placed], "placed-" + token)
     table = [
-        delayed(_table_block)(
-            part, placed, i, recording.name, fs, dask_key_name=("beat-table-" + token, i)
+        # A single block need not wait for what the blocks tell each other.
+        delayed(table_block)(
+            here, placed, i, recording.name, fs, dask_key_name=("beat-table-" + token, i)
         )
-        for i, part in enumerate(columns)
+        if len(blocks) > 1
+        else delayed(_whole_table)(
+            here, sizes, recording.name, fs, dask_key_name=("beat-table-" + token, i)
+        )
+        for i, here in enumerate(found)
     ]
     record = delayed(_record_row)(
         stretches, recording.name, fs, recording.n_samples, dask_key_name="record-" + token
@@ -193,7 +213,7 @@ def _edge(block: Any, start: int | None, stop: int | None) -> Any:
 @told_when_full
 def find_block(
     left: Any, core: Any, right: Any, *, first: int, detector: Detector, fs: float
-) -> tuple[dict[str, Any], Stretch]:
+) -> Found:
     """Find the beats of one block.
 
     Parameters
@@ -210,10 +230,7 @@ def find_block(
 
     Returns
     -------
-    columns
-        The beat table's columns as far as the block knows them, and ``next_sample``.
-    stretch
-        What the neighbours need.
+    Found
     """
     block = _block(left, core, right)
     xp = namespace(block)
@@ -239,7 +256,7 @@ def find_block(
         "quality": found.quality,
         "complete": are_complete(block, found.sample - first, widths.before, widths.after),
     }
-    return columns, _stretch(found.sample, missing, lost, found.pruned, runs)
+    return Found(columns, _stretch(found.sample, missing, lost, found.pruned, runs))
 
 
 @told_when_full
@@ -247,7 +264,7 @@ def cut_block(
     left: Any,
     core: Any,
     right: Any,
-    columns: dict[str, Any],
+    found: Found,
     *,
     first: int,
     detector: Detector,
@@ -259,15 +276,15 @@ def cut_block(
     ----------
     left, core, right, first, detector, fs
         As for `find_block`.
-    columns
+    found
         What it gave.
 
     Returns
     -------
     float32 of shape (n_beats, n_leads, n_window)
     """
-    sample, widths = columns["sample"], detector.widths(fs)
-    keep = columns["next_sample"] - sample if detector.embed == "interval" else None
+    sample, widths = found.columns["sample"], detector.widths(fs)
+    keep = found.columns["next_sample"] - sample if detector.embed == "interval" else None
     return cut(_block(left, core, right), sample - first, widths.before, widths.after, keep)
 
 
@@ -346,13 +363,40 @@ def _neighbours(stretches: Iterable[tuple[int, int, bool, bool]]) -> list[int | 
     return neighbours
 
 
-def _table_block(
-    columns: dict[str, Any],
-    placed: tuple[Runs, Sequence[Place]],
-    number: int,
-    record: str,
-    fs: float,
+def _stretch_of(found: Found) -> Stretch:
+    """Take out what may go to another worker."""
+    return found.stretch
+
+
+def _whole_table(found: Found, sizes: Sequence[int], record: str, fs: float) -> Any:
+    """Make the table of a recording of one block."""
+    return table_block(found, place_stretches([found.stretch], sizes, fs), 0, record, fs)
+
+
+@told_when_full
+def table_block(
+    found: Found, placed: tuple[Runs, Sequence[Place]], number: int, record: str, fs: float
 ) -> Any:
+    """Make one partition of the beat table.
+
+    Parameters
+    ----------
+    found
+        What the block found.
+    placed
+        What `place_stretches` gave of all blocks.
+    number
+        Number of the block.
+    record
+        Name of the record.
+    fs
+        Sampling rate in Hz.
+
+    Returns
+    -------
+    pandas or cuDF table with the columns of `BEAT_COLUMNS`
+    """
+    columns = found.columns
     place = placed[1][number]
     sample = columns["sample"]
     xp = namespace(sample)

@@ -34,8 +34,8 @@ def both(x, fs, detector):
     found = []
     for core in (x, cupy.asarray(x)):
         options = {"first": 0, "detector": detector, "fs": fs}
-        columns, stretch = find_block(None, core, None, **options)
-        waves = cut_block(None, core, None, columns, **options)
+        columns, stretch = result = find_block(None, core, None, **options)
+        waves = cut_block(None, core, None, result, **options)
         if core is not x:
             columns = {name: column.get() for name, column in columns.items()}
             waves = waves.get()
