@@ -60,6 +60,28 @@ def test_a_running_scheduler_stays():
             assert client.submit(sum, [1, 2]).result() == 3
 
 
+def test_a_running_cluster_must_be_of_one_kind():
+    def start_on_gpu(dask_worker):
+        """Leave in a worker what `dask cuda worker` does."""
+        from dask_cuda.plugins import PreImport
+
+        dask_worker.plugins["dask-cuda"] = PreImport(None)
+
+    with LocalCluster(n_workers=2, processes=False, dashboard_address=None) as cluster:
+        with pytest.raises(InputError, match="found 0 of 2 workers on GPUs"):
+            connect(cluster.scheduler_address, device="gpu")
+        with connect(cluster.scheduler_address) as client:
+            one, _ = client.nthreads()
+            client.run(start_on_gpu, workers=[one])
+        for device in ("auto", "gpu"):
+            with pytest.raises(InputError, match="found 1 of 2 workers on GPUs"):
+                connect(cluster.scheduler_address, device=device)
+        # The client that was refused is not Dask's default.
+        assert da.ones(3).sum().compute() == 3
+        with connect(cluster.scheduler_address, device="cpu") as client:
+            assert len(client.nthreads()) == 2
+
+
 @pytest.mark.cluster
 @pytest.mark.skipif(sys.platform != "linux", reason="UCX runs on Linux")
 def test_beats_over_ucx_are_those_of_one_thread():

@@ -2,17 +2,21 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import dask
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import wait
+from distributed import Client, wait
 
 import ecg_dask
 from ecg_dask import InputError, connect
 from ecg_dask.gpu.devices import gpus
+from ecg_dask.gpu.pool import FOUND, pool_here
 
 CHUNK = 100_000
 
@@ -122,3 +126,29 @@ def test_a_worker_a_gpu():
         assert len(client.nthreads()) == len(gpus())
         seen = client.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"].split(",")[0])
         assert len(set(seen.values())) == len(gpus())
+
+
+def test_workers_that_dask_cuda_started_get_one_pool(alone, holter, tmp_path):
+    """As on several machines: a scheduler, a worker with RMM's pool, and a client that comes."""
+    file = str(tmp_path / "scheduler.json")
+    python = [sys.executable, "-m"]
+    scheduler = [*python, "dask", "scheduler", "--host", "127.0.0.1", "--port", "0"]
+    worker = [*python, "dask", "cuda", "worker", "--rmm-pool-size", "8GB"]
+    processes = [
+        subprocess.Popen([*scheduler, "--no-dashboard", "--scheduler-file", file]),
+        subprocess.Popen([*worker, "--scheduler-file", file]),
+    ]
+    try:
+        deadline = time.monotonic() + 60
+        while not os.path.exists(file):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        with Client(scheduler_file=file) as client:
+            client.wait_for_workers(1, timeout=60)
+        with connect(scheduler_file=file, device="gpu") as client:
+            assert {pool.kind for pool in client.run(pool_here).values()} == {FOUND}
+            check_same(alone, whole(holter))
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait(timeout=30)
