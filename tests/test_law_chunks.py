@@ -169,3 +169,10 @@ def test_the_tasks_of_neighbours_exchange_small_slices(monkeypatch):
 )
 def test_short_chunks_are_merged(chunks, merged):
     assert merge_short(chunks, 8) == merged
+
+
+def test_the_same_recording_gives_the_same_tasks():
+    """Two calls share their tasks, so what one has computed is there for the other."""
+    recording = Recording(da.from_array(signal(0, 6000), chunks=(2000, 1)), FS)
+    keys = [set(find_beats(recording, SHORT).records.__dask_graph__()) for _ in range(2)]
+    assert keys[0] == keys[1]

@@ -19,8 +19,8 @@ from .pool import Pool
 SPILL_SHARE = 0.5
 
 #: What the workers' libraries read from their environment: KvikIO's threads, which copy from the
-#: page cache, and what cuBLAS needs to be deterministic.
-ENVIRONMENT = {"KVIKIO_NTHREADS": "8", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+#: page cache. Eight read six times as fast as one, and sixteen no faster.
+ENVIRONMENT = {"KVIKIO_NTHREADS": "8"}
 
 
 class GpuCluster(LocalCUDACluster):  # type: ignore[misc]

@@ -112,15 +112,18 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     start = 0
     for i, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
         n_left = min(halo, start)
-        left = delayed(_edge)(blocks[i - 1], -n_left, None) if n_left else None
-        right = delayed(_edge)(blocks[i + 1], None, halo) if i + 1 < len(blocks) else None
+        left = right = None
+        if n_left:
+            left = delayed(_edge)(blocks[i - 1], -n_left, None, dask_key_name=("left-" + token, i))
+        if i + 1 < len(blocks):
+            right = delayed(_edge)(blocks[i + 1], None, halo, dask_key_name=("right-" + token, i))
         seen = (left, block, right)
         options = {"first": start - n_left, "detector": detector, "fs": fs}
         here = delayed(find_block)(*seen, **options, dask_key_name=("find-" + token, i))
         cut_out = delayed(cut_block)(*seen, here, **options, dask_key_name=("cut-" + token, i))
         found.append(here)
         waves.append(cut_out)
-        stretches.append(delayed(_stretch_of)(here))
+        stretches.append(delayed(_stretch_of)(here, dask_key_name=("stretch-" + token, i)))
         start += size
 
     placed = delayed(place_stretches)(stretches, sizes, fs, dask_key_name="place-" + token)
