@@ -37,8 +37,10 @@ no_gpu = pytest.mark.skipif(bool(gpus()), reason="needs a machine without a GPU"
 
 def doctor(*arguments, status=0, **environment):
     command = [sys.executable, "-m", "ecg_dask", "doctor", *arguments]
+    # UCX leaves variables in a process that has used it, such as that of other tests.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("UCX_")}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=250, env={**os.environ, **environment}
+        command, capture_output=True, text=True, timeout=250, env={**kept, **environment}
     )
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -425,7 +427,9 @@ def test_without_own_metadata_versions_are_listed(monkeypatch):
 
 
 @pytest.mark.parametrize(("cuda", "state"), [("None", "wrong"), ("'13.0'", "ok")])
-def test_what_pytorch_is_built_for(modules, cuda, state):
+def test_what_pytorch_is_built_for(modules, cuda, state, monkeypatch):
+    # Where other tests have imported it, it would be found without a look at the path.
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
     package = modules.folder / "torch"
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')")
