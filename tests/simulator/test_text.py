@@ -1,7 +1,12 @@
-"""The look at a table's bytes, under the simulator."""
+"""The look at a table's bytes, under the simulator (see `test_cuda_twins`)."""
+
+import os
 
 import numpy as np
 import pytest
+
+if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
+    pytest.skip("run by tests/test_kernels_cuda.py", allow_module_level=True)
 
 from ecg_dask.kernels.cuda_text import text_counts
 
