@@ -14,7 +14,7 @@ import dask
 import pandas as pd
 from dask.delayed import Delayed, delayed
 
-from .arrays import on_host
+from .arrays import on_gpu, on_host
 from .beats import Beats
 from .cluster import connect
 from .errors import InputError
@@ -238,6 +238,8 @@ class _Result:
             names = _told_apart([step.recording.name for step in self._steps])
             for step, name in zip(self._steps, names, strict=True):
                 step.recording = replace(step.recording, name=name)
+            n_workers = len(self._client.nthreads())
+            stage.say(f"Device: {self._device}, {n_workers} worker{'s' * (n_workers != 1)}.")
 
     def segment(self, detector: Detector | None) -> None:
         """Find the beats. The table stays on the workers; the waves are cut when needed."""
@@ -281,6 +283,11 @@ class _Result:
                 step.table = pd.concat([step.table, pd.concat(part)], axis=1)
 
     @property
+    def _device(self) -> str:
+        """What the workers read into: the memory of GPUs, or the host's."""
+        return "gpu" if on_gpu(self._steps[0].recording.signal._meta) else "cpu"
+
+    @property
     def _beats(self) -> list[Beats]:
         return [step.beats for step in self._steps if step.beats is not None]
 
@@ -321,6 +328,7 @@ class _Result:
         return {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": versions(),
+            "device": self._device,
             "parameters": dict(options),
             "stages_s": dict(self._bars.seconds),
             "records": {

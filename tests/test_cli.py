@@ -54,6 +54,7 @@ def test_run_then_evaluate(ecg, scheduler, tmp_path):
     done = call("run", ecg, "--out", out, "--fs", 250, "--scheduler", scheduler, "--epochs", 2)
     assert "beats" in done.stdout
     assert str(out / "report.html") in done.stdout
+    assert "Device: cpu, 1 worker." in done.stderr
     assert "segment" in done.stderr
     assert "MiB, to one worker" in done.stderr
     summary = json.loads((out / "summary.json").read_text())

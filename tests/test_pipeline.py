@@ -116,6 +116,7 @@ def test_the_summary(result):
     assert facts["pruned"] >= 0
     assert list(summary["stages_s"]) == ["load", "segment", "train", "score", "report"]
     assert summary["versions"]["dask"]
+    assert summary["device"] == "cpu"
     assert summary["parameters"]["detector"]["threshold"] == Detector().threshold
     assert summary["model"]["train_beats"] > 100
 
