@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import numpy as np
@@ -72,6 +72,10 @@ def kill_one(client):
     address = max(keys, key=lambda worker: len(keys[worker]))
     pid = client.run(os.getpid, workers=[address])[address]
     os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while address in client.nthreads():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.timeout(200)
@@ -82,12 +86,10 @@ def test_a_worker_killed_in_each_stage_changes_no_answer(alone, holter):
 
         def dying(work):
             client.wait_for_workers(2, timeout=60)
-            before = set(client.nthreads())
-            killer = threading.Timer(0.05, kill_one, [client])
-            killer.start()
-            done = work()
-            killer.join()
-            assert len(before - set(client.nthreads())) == 1
+            with ThreadPoolExecutor(1) as pool:
+                killed = pool.submit(kill_one, client)
+                done = work()
+                killed.result(timeout=60)
             return done
 
         recording = dying(lambda: ecg_dask.read(holter, fs=250, chunk=CHUNK))
