@@ -48,6 +48,25 @@ def test_the_model_does_not_depend_on_partitions(model: Model, cuts: list[int]) 
     assert same_bits(train(make_beats(make_waves(N), cuts=cuts), epochs=2), model)
 
 
+def test_of_many_beats_one_in_so_many_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which ones does not depend on the partitions; the others take part in nothing."""
+    waves = make_waves(N)
+    n_train = train(make_beats(waves), epochs=1).n_train
+    monkeypatch.setattr("ecg_dask.anomaly.training.MOST_TRAINING_BEATS", -(-n_train // 3))
+    few = train(make_beats(waves), epochs=2)
+    assert few.n_train == n_train
+    assert few.notes == (f"Trained on one in 3 of {n_train} beats.",)
+    for cuts in ([1, 2, 50], [40, 41, 110]):
+        assert same_bits(train(make_beats(waves, cuts=cuts), epochs=2), few)
+    changed = waves.copy()
+    changed[1:n_train:3] = waves[0]
+    again = train(make_beats(changed), epochs=2)
+    assert all(np.array_equal(few.weights[name], again.weights[name]) for name in few.weights)
+    changed[3] = waves[0]
+    other = train(make_beats(changed), epochs=2)
+    assert not all(np.array_equal(few.weights[name], other.weights[name]) for name in few.weights)
+
+
 def test_the_model_depends_on_seed_and_beats(model: Model) -> None:
     waves = make_waves(N)
     assert not same_bits(train(make_beats(waves), epochs=2, seed=1), model)
