@@ -49,6 +49,8 @@ def text_column(words: Sequence[str | None], code: Any) -> Any:
     return pandas.Series(pandas.array(list(words), dtype="str").take(code))
 
 
-def on_host(table: Any) -> Any:
-    """Return a table or column of pandas, whether it is one or cuDF's."""
-    return table.to_pandas() if hasattr(table, "to_pandas") else table
+def on_host(value: Any) -> Any:
+    """Return an array of NumPy, or a table of pandas, of what is one or CuPy's or cuDF's."""
+    if on_gpu(value):
+        return value.get()
+    return value.to_pandas() if hasattr(value, "to_pandas") else value

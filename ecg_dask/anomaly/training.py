@@ -12,7 +12,7 @@ import numpy as np
 from dask.delayed import delayed
 from torch.utils.dlpack import from_dlpack
 
-from ..arrays import namespace, on_gpu
+from ..arrays import namespace, on_gpu, on_host
 from ..beats import Beats, one_layer
 from ..errors import InputError
 from ..gpu.pool import told_when_full
@@ -198,7 +198,7 @@ def take_rows(
     scale = row_scales(table, scales)[complete]
     inputs = model_inputs(selected(waves, complete), scale, fs, window)
     # Finite samples can still overflow; such beats are scored as null and teach nothing.
-    finite = np.array(xp.isfinite(inputs).all(axis=(1, 2)).tolist(), dtype=bool)
+    finite = on_host(xp.isfinite(inputs).all(axis=(1, 2)))
     kept = complete.copy()
     kept[complete] = finite
     rr_s = table["rr_prev_s"].to_numpy(dtype=np.float64, na_value=np.nan)

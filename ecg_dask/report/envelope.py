@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.delayed import Delayed, delayed
 
-from ..arrays import namespace, on_gpu
+from ..arrays import namespace, on_host
 
 #: Bins of all records of a page together: with two bytes a bound, about 5 MB of HTML.
 MAX_BINS = 1_000_000
@@ -82,12 +82,7 @@ def _block_bins(
     high = xp.where(recorded, cells, -xp.inf).max(axis=1)
     # Adding 0 turns -0 into 0: which of the two a minimum returns would depend on the chunks.
     low, high = low + xp.float32(0), high + xp.float32(0)
-    return start // bin_samples, _on_host(low), _on_host(high)
-
-
-def _on_host(bounds: Any) -> _Floats:
-    host: _Floats = bounds.get() if on_gpu(bounds) else bounds
-    return host
+    return start // bin_samples, on_host(low), on_host(high)
 
 
 def _merge(parts: Sequence[tuple[int, _Floats, _Floats]], n_bins: int) -> tuple[_Floats, _Floats]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from dask.delayed import Delayed, delayed
 
-from ..arrays import on_gpu
+from ..arrays import on_host
 from ..beats import Beats
 
 #: Beats of a record, evenly spread over it, that its median beat is made of.
@@ -143,7 +143,7 @@ def _plan(scored: pd.DataFrame, n: int, n_median: int) -> _Plan:
 def _pick(block: Any, rows: _Rows) -> list[_Floats]:
     """Copy the first lead of some waves to the host."""
     waves = block[rows, 0]
-    return list(waves.get() if on_gpu(waves) else waves)
+    return list(on_host(waves))
 
 
 def _assemble(

@@ -20,7 +20,7 @@ from dask.base import tokenize
 from dask.delayed import delayed
 
 from .. import kernels
-from ..arrays import data_frame, namespace, on_gpu, text_column
+from ..arrays import data_frame, namespace, on_gpu, on_host, text_column
 from ..beats import Beats, empty_table, one_layer, span_table, stack_waves, unaliased
 from ..gpu.pool import told_when_full
 from ..recording import Recording
@@ -411,7 +411,7 @@ def table_block(
         rr_next[-1] = (place.following - sample[-1]) / fs
     row = place.row + xp.arange(n)
     for_test = row >= int(TRAIN_SHARE * place.n_rows)
-    within = xp.asarray(reasons_at(place.spans, sample.get() if on_gpu(sample) else sample))
+    within = xp.asarray(reasons_at(place.spans, on_host(sample)))
     return data_frame(
         {
             "record": text_column([record], xp.zeros(n, xp.int32)),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import namespace, on_gpu
+from ..arrays import namespace, on_gpu, on_host
 from .runs import (
     CUT,
     FLAT,
@@ -206,7 +206,7 @@ def _edges(mask: Any) -> tuple[Integers, Integers]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     no = xp.zeros(1, dtype=bool)
     padded = xp.concatenate([no, mask, no])
-    edges = _on_host(xp.flatnonzero(padded[1:] != padded[:-1]))
+    edges = on_host(xp.flatnonzero(padded[1:] != padded[:-1]))
     return edges[::2], edges[1::2]
 
 
@@ -215,10 +215,6 @@ def _slabs(cells: Any) -> Iterator[Any]:
     size = _SLAB_ON_GPU if on_gpu(cells) else _SLAB
     for i in range(0, cells.size, size):
         yield cells[i : i + size]
-
-
-def _on_host(array: Any) -> Any:
-    return array.get() if on_gpu(array) else array
 
 
 def _running(combine: Any, values: Any, width: int) -> Any:
@@ -278,9 +274,9 @@ def _flat(cells: _Cells) -> Runs:
     enters, leaves = ~same[begin], (end < still.size) & ~same[after]
     n = cells.w.limit
     rail = (enters & _beyond(cells, begin - n, level)) | (leaves & _beyond(cells, end, level))
-    reason = np.where(_on_host(rail), RAIL, FLAT).astype(np.int8)
-    begin, end = _on_host(begin) - cells.start, _on_host(end) - cells.start
-    return cells.told(begin, end, reason, _on_host(level))
+    reason = np.where(on_host(rail), RAIL, FLAT).astype(np.int8)
+    begin, end = on_host(begin) - cells.start, on_host(end) - cells.start
+    return cells.told(begin, end, reason, on_host(level))
 
 
 def _beyond(cells: _Cells, begin: Any, level: Any) -> Any:
@@ -356,13 +352,13 @@ def _plateaus(cells: _Cells, cell: Any, level: Any) -> Runs:
     edges = xp.concatenate([no, moved(on, 0), no], axis=1)
     row, begin = xp.nonzero(edges[:, 1:] & ~edges[:, :-1])
     _, end = xp.nonzero(edges[:, :-1] & ~edges[:, 1:])
-    steep = _on_host(first[row, begin] | last[row, end - 1])
-    at_cell = _on_host((cells.number + cell[row]) * w.cell)
+    steep = on_host(first[row, begin] | last[row, end - 1])
+    at_cell = on_host((cells.number + cell[row]) * w.cell)
     return Runs(
         np.where(steep, CUT, LEVEL).astype(np.int8),
-        at_cell + _on_host(begin),
-        at_cell + _on_host(end),
-        _on_host(level[row]),
+        at_cell + on_host(begin),
+        at_cell + on_host(end),
+        on_host(level[row]),
     )
 
 
