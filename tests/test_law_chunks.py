@@ -144,6 +144,8 @@ def test_the_tasks_of_neighbours_exchange_small_slices(monkeypatch):
 
     def spy(left, core, right, **options):
         seen.append([None if part is None else len(part) for part in (left, core, right)])
+        # A view would keep the whole neighbour in memory.
+        assert all(part is None or part.base is None for part in (left, right))
         return find_block(left, core, right, **options)
 
     monkeypatch.setattr("ecg_dask.segment.halos.find_block", spy)
