@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import InputError
 from .files import counted
@@ -61,6 +62,31 @@ class _Line:
     text: str
 
 
+class _Tried(NamedTuple):
+    """Lines split in one way.
+
+    Attributes
+    ----------
+    separator, decimal
+        The way.
+    cells
+        Cells of each line.
+    found
+        What each cell is, by `kind_of`.
+    width
+        Usual number of cells a line.
+    kinds
+        What each column mostly holds.
+    """
+
+    separator: str
+    decimal: str
+    cells: list[list[str]]
+    found: list[list[str]]
+    width: int
+    kinds: tuple[str, ...]
+
+
 def read_head(path: str, head: bytes, whole: bool) -> Head:
     """Find out the layout of a table from its first bytes.
 
@@ -79,10 +105,9 @@ def read_head(path: str, head: bytes, whole: bool) -> Head:
         When they are no table of numbers.
     """
     lines, comments = _lines(path, head, whole)
-    best = max(_candidates(lines), key=lambda candidate: _score(lines, *candidate))
-    separator, decimal = best
-    width, kinds = _columns(lines, separator, decimal)
-    first = _first_row(lines, separator, decimal, width, kinds)
+    best = max((_tried(lines, *candidate) for candidate in _candidates(lines)), key=_score)
+    separator, decimal, width, kinds = best.separator, best.decimal, best.width, best.kinds
+    first = _first_row(best)
     if first is None:
         raise InputError(
             path,
@@ -90,8 +115,7 @@ def read_head(path: str, head: bytes, whole: bool) -> Head:
             "rows of numbers, under a header or not",
             "Check that the file is a recording and not empty below its header",
         )
-    rows = [cells_of(line.text, separator) for line in lines[first:]]
-    rows = [cells for cells in rows if len(cells) == width]
+    rows = [cells for cells in best.cells[first:] if len(cells) == width]
     names, units, skipped = _header(path, lines[:first], comments, lines[first], separator, rows)
     if names is None and separator == "," and width == 2:
         _refuse_decimal_comma(path, lines[first:])
@@ -163,18 +187,35 @@ def _candidates(lines: Sequence[_Line]) -> list[tuple[str, str]]:
     return kept
 
 
-def _score(lines: Sequence[_Line], separator: str, decimal: str) -> tuple[int, int]:
-    """Count the lines, and the cells, that are wholly numbers when they are split like this."""
+def _tried(lines: Sequence[_Line], separator: str, decimal: str) -> _Tried:
+    """Split lines, and tell the usual number of cells and what each column mostly holds."""
+    cells = [_split(line.text, separator) for line in lines]
     if separator == decimal == "," and not any('"' in line.text for line in lines):
-        return (0, 0)
-    width, kinds = _columns(lines, separator, decimal)
+        cells = [[] for _ in lines]
+    found = [[kind_of(cell, decimal) for cell in row] for row in cells]
+    rows = [row for row in found if "number" in row]
+    if not rows:
+        return _Tried(separator, decimal, cells, found, 0, ())
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    kinds = []
+    for column in range(width):
+        counts = Counter(row[column] for row in rows if len(row) == width)
+        counts.pop("missing", None)
+        if counts["text"] <= sum(counts.values()) / 2 and len(counts) > 1:
+            # A bad cell here and there does not make a column of text.
+            counts.pop("text", None)
+        kinds.append(counts.most_common(1)[0][0] if counts else "missing")
+    return _Tried(separator, decimal, cells, found, width, tuple(kinds))
+
+
+def _score(tried: _Tried) -> tuple[int, int]:
+    """Count the lines, and the cells, that are wholly numbers when they are split like this."""
     good_lines = good_cells = 0
-    for line in lines:
-        cells = _split(line.text, separator)
-        if len(cells) == width:
-            good = sum(_fits(cell, kind, decimal) for cell, kind in zip(cells, kinds, strict=True))
+    for row in tried.found:
+        if len(row) == tried.width:
+            good = sum(map(_fits, row, tried.kinds))
             good_cells += good
-            good_lines += good == width and "number" in kinds
+            good_lines += good == tried.width and "number" in tried.kinds
     return (good_lines, good_cells)
 
 
@@ -185,47 +226,24 @@ def _split(text: str, separator: str) -> list[str]:
         return []
 
 
-def _columns(lines: Sequence[_Line], separator: str, decimal: str) -> tuple[int, tuple[str, ...]]:
-    """Return the usual number of cells a line, and what each column mostly holds."""
-    rows = [_split(line.text, separator) for line in lines]
-    rows = [cells for cells in rows if any(kind_of(cell, decimal) == "number" for cell in cells)]
-    if not rows:
-        return 0, ()
-    width = Counter(len(cells) for cells in rows).most_common(1)[0][0]
-    kinds = []
-    for column in range(width):
-        found = Counter(kind_of(cells[column], decimal) for cells in rows if len(cells) == width)
-        found.pop("missing", None)
-        if found["text"] <= sum(found.values()) / 2 and len(found) > 1:
-            # A bad cell here and there does not make a column of text.
-            found.pop("text", None)
-        kinds.append(found.most_common(1)[0][0] if found else "missing")
-    return width, tuple(kinds)
-
-
-def _fits(cell: str, kind: str, decimal: str) -> bool:
-    here = kind_of(cell, decimal)
+def _fits(here: str, kind: str) -> bool:
     return here != "text" and here in (kind, "missing")
 
 
-def _first_row(
-    lines: Sequence[_Line], separator: str, decimal: str, width: int, kinds: Sequence[str]
-) -> int | None:
+def _first_row(tried: _Tried) -> int | None:
     """Return the index of the first line that is a row, None when most below it are none."""
-    good = []
-    for line in lines:
-        cells = _split(line.text, separator)
-        good.append(
-            len(cells) == width
-            and "number" in kinds
-            and all(
-                kind == "missing"
-                or _fits(cell, kind, decimal)
-                # Words between blanks are prose.
-                or (kind == "text" and (separator != " " or re.search(r"\d", cell)))
-                for cell, kind in zip(cells, kinds, strict=True)
-            )
+    good = [
+        len(cells) == tried.width
+        and "number" in tried.kinds
+        and all(
+            kind == "missing"
+            or _fits(here, kind)
+            # Words between blanks are prose.
+            or (kind == "text" and (tried.separator != " " or re.search(r"\d", cell)))
+            for cell, here, kind in zip(cells, row, tried.kinds, strict=True)
         )
+        for cells, row in zip(tried.cells, tried.found, strict=True)
+    ]
     if True not in good:
         return None
     first = good.index(True)

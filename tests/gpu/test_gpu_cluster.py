@@ -78,7 +78,7 @@ def kill_one(client):
         time.sleep(0.05)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_a_worker_killed_in_each_stage_changes_no_answer(alone, holter):
     with connect(
         device="gpu", workers=2, workers_per_gpu=2, pool="16 GiB", protocol="tcp"
