@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, Never, overload
 from uuid import uuid4
 
 import dask
@@ -85,7 +85,39 @@ def empty_spans() -> pd.DataFrame:
     return span_table("", [], nothing, nothing, 1.0)
 
 
-@dataclass(frozen=True, eq=False)
+class TableParts(NamedTuple):
+    """The partitions of a table, delayed, and a table of their kind without rows."""
+
+    rows: Sequence[Delayed]
+    meta: Any
+
+
+class _Table:
+    """The table of some `Beats`: Dask's, which is made of its partitions when it is asked for.
+
+    Dask takes as long to make one as a GPU to find a hundred thousand beats, and many steps want
+    the partitions alone.
+    """
+
+    @overload
+    def __get__(self, beats: None, owner: type) -> Never: ...
+    @overload
+    def __get__(self, beats: Beats, owner: type) -> dd.DataFrame: ...
+    def __get__(self, beats: Beats | None, owner: type) -> dd.DataFrame:
+        if beats is None:
+            # This tells the dataclass that there is no default.
+            raise AttributeError("table")
+        own = vars(beats)
+        if "_frame" not in own:
+            parts = own["_parts"]
+            own["_frame"] = dd.from_delayed(list(parts.rows), meta=parts.meta)
+        return own["_frame"]
+
+    def __set__(self, beats: Beats, value: dd.DataFrame | TableParts) -> None:
+        vars(beats)["_parts" if isinstance(value, TableParts) else "_frame"] = value
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Beats:
     """Heartbeats, on the workers that found them.
 
@@ -123,7 +155,7 @@ class Beats:
         The spans of a record are ascending and do not overlap. Beats within them are kept.
     """
 
-    table: dd.DataFrame
+    table: _Table = _Table()
     waves: da.Array
     fs: float
     window: tuple[float, float]
@@ -132,7 +164,6 @@ class Beats:
     records: Delayed
     names: tuple[str, ...] = ()
     spans: Delayed = field(default_factory=delayed(empty_spans))
-    _made_of: tuple[dd.DataFrame, Sequence[Delayed]] | None = field(default=None, repr=False)
 
     def partitions(self) -> list[tuple[Delayed, Delayed]]:
         """Return the table and the waves of each partition, as delayed values.
@@ -145,20 +176,23 @@ class Beats:
         InputError
             When table and waves have different numbers of partitions.
         """
-        if self._made_of is not None and self._made_of[0] is self.table:
-            # As they were made: Dask's table is two more tasks a partition.
-            rows = list(self._made_of[1])
-        else:
-            rows = self.table.to_delayed(optimize_graph=False)
+        parts = self._table_parts()
         blocks = [unaliased(block) for block in self.waves.to_delayed(optimize_graph=False).flat]
-        if len(rows) != len(blocks):
+        if len(parts.rows) != len(blocks):
             raise InputError(
                 "beats",
-                f"{len(rows)} partitions of the table and {len(blocks)} blocks of the waves",
+                f"{len(parts.rows)} partitions of the table and {len(blocks)} blocks of the waves",
                 "as many of one as of the other",
                 "Cut both in the same places, each block with all leads and the whole window",
             )
-        return list(zip(rows, blocks, strict=True))
+        return list(zip(parts.rows, blocks, strict=True))
+
+    def _table_parts(self) -> TableParts:
+        """Return the table's partitions, as they were made where that is known."""
+        parts: TableParts | None = vars(self).get("_parts")
+        if parts is None:
+            parts = TableParts(self.table.to_delayed(optimize_graph=False), self.table._meta)
+        return parts
 
     def persist(self, *, waves: bool = True) -> Beats:
         """Find the beats once, and keep them on the workers that did.
@@ -181,10 +215,8 @@ class Beats:
         )
         kept = stack_waves(blocks, self.waves.shape[1:], self.waves._meta) if waves else self.waves
         # Under their old names Dask would take these for the ones that are not computed.
-        table = dd.from_delayed(_renamed(rows, f"held-{uuid4().hex}"), meta=self.table._meta)
-        return replace(
-            self, table=table, waves=kept, records=records, spans=spans, _made_of=(table, rows)
-        )
+        held = TableParts(_renamed(rows, f"held-{uuid4().hex}"), self._table_parts().meta)
+        return replace(self, table=held, waves=kept, records=records, spans=spans)
 
     def where(self, predicate: Callable[[Any], Any]) -> Beats:
         """Keep the beats for which `predicate` holds, table and waves together.
@@ -201,9 +233,8 @@ class Beats:
             waves.append(delayed(_take_waves)(block, mask))
         flat = one_layer([*table, *waves], f"where-{tokenize([part.key for part in table])}")
         kept = stack_waves(flat[len(table) :], self.waves.shape[1:], self.waves._meta)
-        rows = flat[: len(table)]
-        frame = dd.from_delayed(rows, meta=self.table._meta)
-        return replace(self, table=frame, waves=kept, _made_of=(frame, rows))
+        rows = TableParts(flat[: len(table)], self._table_parts().meta)
+        return replace(self, table=rows, waves=kept)
 
     @staticmethod
     def concat(parts: Sequence[Beats]) -> Beats:

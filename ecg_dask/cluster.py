@@ -203,20 +203,24 @@ def _on_gpus(
     size = pool_bytes(pool, total, free, workers_per_gpu)
     # UCX warns of variables that RAPIDS sets for other versions of it.
     os.environ.setdefault("UCX_WARN_UNUSED_ENV_VARS", "n")
-    from .gpu.latency import hurry
+    import dask
+
+    from .gpu.latency import SETTINGS, hurry
     from .gpu.local import GpuCluster, OwnClient
 
-    cluster = GpuCluster(
-        indices=[gpu.number for gpu in gpus],
-        per_gpu=workers_per_gpu,
-        workers=workers,
-        pool=Pool(ASYNC if pool == ASYNC else "cuda", size, workers),
-        threads_per_worker=threads or 1,
-        protocol=protocol,
-        dashboard_address=_DASHBOARD,
-        **options,
-    )
-    client = OwnClient(cluster)
+    with dask.config.set(SETTINGS):
+        cluster = GpuCluster(
+            indices=[gpu.number for gpu in gpus],
+            per_gpu=workers_per_gpu,
+            workers=workers,
+            pool=Pool(ASYNC if pool == ASYNC else "cuda", size, workers),
+            threads_per_worker=threads or 1,
+            protocol=protocol,
+            dashboard_address=_DASHBOARD,
+            **options,
+        )
+    # Over tcp results come straight from the workers; over UCX the client would need a context.
+    client = OwnClient(cluster, direct_to_workers=protocol != "ucx")
     try:
         client.wait_for_workers(workers, timeout=START_TIMEOUT_S)
         hurry(client)

@@ -74,6 +74,8 @@ def test_any_block_size_gives_what_a_loop_gives(tmp_path, table, size):
         expected += [np.full(len(cells), np.nan)] * jumps.get(row, 0)
         expected.append(np.where(np.isinf(cells), np.nan, cells))
     assert signal.tobytes() == np.array(expected, np.float32).tobytes()
+    _, at_once = read_in_blocks(path, size, fs=fs, room=2**20)
+    assert at_once.tobytes() == signal.tobytes()
     assert recording.fs == (250 if timed else 100)
     infinite = int(np.isinf(values).sum())
     notes = len(jumps) > 0, infinite > 0

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+import dask
 from dask_cuda import LocalCUDACluster
 from dask_cuda.plugins import CPUAffinity
 from dask_cuda.utils import cuda_visible_devices, get_cpu_affinity, nvml_device_index
 from distributed import Client
 
+from ..cluster import START_TIMEOUT_S
 from .memory import GpuMemory
 from .pool import Pool
 
@@ -72,6 +74,12 @@ class GpuCluster(LocalCUDACluster):  # type: ignore[misc]
             plugins={CPUAffinity(get_cpu_affinity(index)), GpuMemory(self._pool, self._warm_fs)},
         )
         return {number: spec}
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        # Distributed gives a worker up that is not back after 15 s, or is gone again just then.
+        # One on a GPU may take as long to start: it imports cuDF and PyTorch.
+        with dask.config.set({"distributed.deploy.lost-worker-timeout": f"{START_TIMEOUT_S}s"}):
+            super()._update_worker_status(op, msg)
 
 
 class OwnClient(Client):  # type: ignore[misc]

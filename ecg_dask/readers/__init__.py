@@ -7,16 +7,17 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import dask
 import numpy as np
 from dask.delayed import delayed
 
 from ..errors import InputError
 from ..gpu.pool import Pool, on_device, pool_here
 from ..recording import Recording
-from .csv import Survey, read_csv, survey_csv
-from .files import Leads, on_workers, samples_per_chunk
+from .csv import Block, Survey, load_block, plan_of, read_csv, survey_csv
+from .files import Leads, samples_per_chunk, values_of
 from .formats import format_of
 from .numpy_arrays import read_numpy
 from .opensignals import read_opensignals
@@ -101,31 +102,77 @@ def read(
         fs = _positive(fs)
     samples_per_chunk(chunk, 1)
     name = os.fspath(path)
-    ((kind, pool, survey),) = on_workers([delayed(_look)(name, fs)])
+    kept = dask.persist(*delayed(_open, nout=2)(name, fs, leads, chunk))
+    (first,) = values_of(kept[:1])
     options: dict[str, Any] = {"fs": fs, "leads": leads, "chunk": chunk}
-    if survey is not None:
-        options["survey"] = survey
-    if pool is None:
-        return _READERS[kind](name, **options)
-    return _read_on_gpus(kind, name, pool, options)
+    if first.survey is not None:
+        options["survey"] = first.survey
+    if first.pool is None:
+        return _READERS[first.kind](name, **options)
+    options |= _sizes(first.pool, chunk)
+    if first.block is not None:
+        options["held"] = (kept[1], first.block)
+    return _read_on_gpus(first.kind, name, options)
 
 
-def _look(name: str, fs: float | None) -> tuple[str, Pool | None, Survey | None]:
-    """Tell a file's format, the worker's pool, and what a first look at a CSV shows (a task)."""
-    kind = format_of(name)
-    return kind, pool_here(), survey_csv(name, fs) if kind == "csv" else None
+class _First(NamedTuple):
+    """What a worker tells that opened a file first.
+
+    Attributes
+    ----------
+    kind
+        The file's format.
+    pool
+        The worker's pool of GPU memory, if it has one.
+    survey
+        What a first look at a CSV shows.
+    block
+        Of a CSV that was read at once, what its only range of bytes holds.
+    """
+
+    kind: str
+    pool: Pool | None = None
+    survey: Survey | None = None
+    block: Block | None = None
 
 
-def _read_on_gpus(kind: str, name: str, pool: Pool, options: dict[str, Any]) -> Recording:
-    """Read a recording into the memory of workers that have this pool each."""
-    meta = _gpu_meta()
-    if options["chunk"] is None:
+def _open(name: str, fs: float | None, leads: Leads, chunk: int | str | None) -> tuple[_First, Any]:
+    """Find out a file's format, and look at a CSV (a task).
+
+    What fits into one partition of a GPU is read in the same task, for each that waits for another
+    costs as much as the parsing of some ten million bytes. Its samples are the second value.
+    """
+    first = _First(format_of(name), pool_here())
+    if first.kind != "csv":
+        return first, None
+    survey = survey_csv(name, fs)
+    first = first._replace(survey=survey)
+    if first.pool is None:
+        return first, None
+    sizes = _sizes(first.pool, chunk)
+    plan = plan_of(name, survey, fs=fs, leads=leads, chunk=sizes["chunk"])
+    if len(plan.pieces) > 1 or not plan.fits(sizes["room"]):
+        return first, None
+    samples, block = load_block(name, survey.layout, plan.columns, *plan.pieces[0])
+    return first._replace(block=block), samples
+
+
+def _sizes(pool: Pool, chunk: int | str | None) -> dict[str, Any]:
+    """Return the size of a partition, and room for what is read at once, on workers with a pool."""
+    if chunk is None:
         largest = _LARGEST if pool.workers == 1 else _LARGEST_OF_SEVERAL
-        options["chunk"] = f"{min(int(pool.size * _SHARE_OF_POOL), largest)} B"
+        chunk = f"{min(int(pool.size * _SHARE_OF_POOL), largest)} B"
+    return {"chunk": chunk, "room": int(pool.size * pool.workers * _ROOM)}
+
+
+def _read_on_gpus(kind: str, name: str, options: dict[str, Any]) -> Recording:
+    """Read a recording into GPU memory."""
+    meta = _gpu_meta()
     if kind == "csv":
-        options["room"] = int(pool.size * pool.workers * _ROOM)
-    if kind in ("csv", "opensignals"):
-        return _READERS[kind](name, meta=meta, **options)
+        return read_csv(name, meta=meta, **options)
+    del options["room"]
+    if kind == "opensignals":
+        return read_opensignals(name, meta=meta, **options)
     recording = _READERS[kind](name, **options)
     return replace(recording, signal=recording.signal.map_blocks(on_device, meta=meta))
 

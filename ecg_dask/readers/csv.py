@@ -8,10 +8,11 @@ itself, which happens when the samples are needed.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
@@ -106,6 +107,31 @@ class Block:
     bad: BadCell | None = None
 
 
+class Plan(NamedTuple):
+    """Which columns of a table are read, and in which ranges of bytes.
+
+    Attributes
+    ----------
+    wanted
+        Indexes of the leads among those of the table.
+    columns
+        Their columns.
+    pieces
+        Ranges of bytes, a partition each.
+    n_bytes
+        Estimated bytes of the signal as float32; infinite where times tell what is missing.
+    """
+
+    wanted: tuple[int, ...]
+    columns: tuple[int, ...]
+    pieces: list[tuple[int, int]]
+    n_bytes: float
+
+    def fits(self, room: int) -> bool:
+        """Tell whether the signal may be read while its rows are counted."""
+        return 0 < self.n_bytes <= room
+
+
 def read_csv(
     path: str,
     *,
@@ -115,13 +141,14 @@ def read_csv(
     survey: Survey | None = None,
     room: int = 0,
     meta: Any = NO_SAMPLES,
+    held: tuple[Any, Block] | None = None,
 ) -> Recording:
     """Read a table of text: CSV and what resembles it.
 
     Separator, decimal mark, header, and the time column are found out. Rows are samples; an
     empty cell is a missing sample. See `read` for the parameters; `chunk` is kept on average,
     since a partition is a range of bytes. `survey` is that of `survey_csv`, if it was made already;
-    `room` and `meta` are as for `read_table`.
+    `room`, `meta` and `held` are as for `read_table`.
 
     Raises
     ------
@@ -130,7 +157,9 @@ def read_csv(
     """
     if survey is None:
         (survey,) = on_workers([delayed(survey_csv)(path, fs)])
-    return read_table(path, survey, fs=fs, leads=leads, chunk=chunk, room=room, meta=meta)
+    return read_table(
+        path, survey, fs=fs, leads=leads, chunk=chunk, room=room, meta=meta, held=held
+    )
 
 
 def read_table(
@@ -142,26 +171,26 @@ def read_table(
     chunk: int | str | None,
     room: int = 0,
     meta: Any = NO_SAMPLES,
+    held: tuple[Any, Block] | None = None,
 ) -> Recording:
     """Count the rows of a surveyed table and make a Recording of it.
 
     Without a column of time, a signal of at most `room` bytes as float32 is read while its rows are
     counted, and stays on the workers. `meta` is an empty array of the kind that the workers read.
+    `held` is what `load_block` gave of the only range of bytes, where that was read already.
     """
     roles, layout = survey.roles, survey.layout
     clock = roles.clock
-    if fs is None and survey.fs is None and (clock is None or not clock.per_second):
-        raise fs_needed(path, "no column of time")
-    wanted = chosen(roles.names, leads, stem(path))
-    columns = tuple(roles.leads[i] for i in wanted)
-    pieces = ranges(layout.start, survey.size, text_bytes(chunk, survey.row_bytes, len(columns)))
+    wanted, columns, pieces, _ = plan = plan_of(path, survey, fs=fs, leads=leads, chunk=chunk)
     samples: list[Any] = []
-    n_bytes = 4 * len(columns) * (survey.size - layout.start) / max(survey.row_bytes, 1)
-    if clock is None and 0 < n_bytes <= room:
+    blocks: list[Block]
+    if held is not None:
+        samples, blocks = [held[0]], [held[1]]
+    elif plan.fits(room):
         load = delayed(load_block, nout=2)
         both = [load(path, layout, columns, *piece) for piece in pieces]
         samples, looks = dask.persist([one[0] for one in both], [one[1] for one in both])
-        blocks: list[Block] = values_of(looks)
+        blocks = values_of(looks)
     else:
         look = delayed(look_at)
         looks = [look(path, layout, roles.clock_column, clock, columns, *piece) for piece in pieces]
@@ -212,6 +241,31 @@ def read_table(
         name=stem(path),
         source=path,
         notes=tuple(notes),
+    )
+
+
+def plan_of(
+    path: str, survey: Survey, *, fs: float | None, leads: Leads, chunk: int | str | None
+) -> Plan:
+    """Choose the columns and the ranges of bytes that are read.
+
+    Raises
+    ------
+    InputError
+        When the table has no such lead, or neither it nor `fs` tells a rate.
+    """
+    roles, layout = survey.roles, survey.layout
+    if fs is None and survey.fs is None and (roles.clock is None or not roles.clock.per_second):
+        raise fs_needed(path, "no column of time")
+    wanted = tuple(chosen(roles.names, leads, stem(path)))
+    columns = tuple(roles.leads[i] for i in wanted)
+    size = text_bytes(chunk, survey.row_bytes, len(columns))
+    n_bytes = 4 * len(columns) * (survey.size - layout.start) / max(survey.row_bytes, 1)
+    return Plan(
+        wanted,
+        columns,
+        ranges(layout.start, survey.size, size),
+        n_bytes if roles.clock is None else math.inf,
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 from dask.base import tokenize
@@ -21,7 +20,7 @@ from dask.delayed import delayed
 
 from .. import kernels
 from ..arrays import data_frame, namespace, on_gpu, on_host, text_column
-from ..beats import Beats, empty_table, one_layer, span_table, stack_waves, unaliased
+from ..beats import Beats, TableParts, empty_table, one_layer, span_table, stack_waves, unaliased
 from ..gpu.pool import told_when_full
 from ..recording import Recording
 from . import spans
@@ -108,7 +107,7 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
     # Unoptimized, the blocks keep the keys that other steps know them by, and are loaded once.
     blocks = [unaliased(block) for block in signal.to_delayed(optimize_graph=False).flat]
     sizes = signal.chunks[0]
-    found, waves, stretches = [], [], []
+    found, waves = [], []
     start = 0
     for i, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
         n_left = min(halo, start)
@@ -123,34 +122,16 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         cut_out = delayed(cut_block)(*seen, here, **options, dask_key_name=("cut-" + token, i))
         found.append(here)
         waves.append(cut_out)
-        stretches.append(delayed(_stretch_of)(here, dask_key_name=("stretch-" + token, i)))
         start += size
 
-    placed = delayed(place_stretches)(stretches, sizes, fs, dask_key_name="place-" + token)
-    (placed,) = one_layer([placed], "placed-" + token)
-    table = [
-        # A single block need not wait for what the blocks tell each other.
-        delayed(table_block)(
-            here, placed, i, recording.name, fs, dask_key_name=("beat-table-" + token, i)
-        )
-        if len(blocks) > 1
-        else delayed(_whole_table)(
-            here, sizes, recording.name, fs, dask_key_name=("beat-table-" + token, i)
-        )
-        for i, here in enumerate(found)
-    ]
-    record = delayed(_record_row)(
-        stretches, recording.name, fs, recording.n_samples, dask_key_name="record-" + token
-    )
-    listed = delayed(_span_rows)(placed, recording.name, fs, dask_key_name="spans-" + token)
+    record, listed, table = _described(found, sizes, recording.name, fs, token)
     flat = one_layer([record, listed, *table, *waves], "beats-" + token)
     record, listed = flat[:2]
     table, waves = flat[2 : len(table) + 2], flat[len(table) + 2 :]
     xp = namespace(signal._meta)
     shape = (len(leads), widths.before + widths.after)
-    frame = dd.from_delayed(table, meta=_table_meta(on_gpu(signal._meta)))
     return Beats(
-        table=frame,
+        table=TableParts(table, _table_meta(on_gpu(signal._meta))),
         waves=stack_waves(waves, shape, xp.empty((0, *shape), dtype=xp.float32)),
         fs=fs,
         window=(detector.before_s, detector.after_s),
@@ -159,7 +140,37 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         records=record,
         names=(recording.name,),
         spans=listed,
-        _made_of=(frame, table),
+    )
+
+
+def _described(
+    found: Sequence[Any], sizes: Sequence[int], record: str, fs: float, token: str
+) -> tuple[Any, Any, list[Any]]:
+    """Return, delayed, the record's row and spans, and the partitions of its table."""
+    of_record = {"dask_key_name": "record-" + token}
+    of_spans = {"dask_key_name": "spans-" + token}
+    of_block = [{"dask_key_name": ("beat-table-" + token, i)} for i in range(len(found))]
+    if len(found) == 1:
+        # It need not wait for what blocks tell each other.
+        whole = found[0], sizes, record, fs
+        return (
+            delayed(_whole_record)(*whole, **of_record),
+            delayed(_whole_spans)(*whole, **of_spans),
+            [delayed(_whole_table)(*whole, **of_block[0])],
+        )
+    stretches = [
+        delayed(_stretch_of)(here, dask_key_name=("stretch-" + token, i))
+        for i, here in enumerate(found)
+    ]
+    placed = delayed(place_stretches)(stretches, sizes, fs, dask_key_name="place-" + token)
+    (placed,) = one_layer([placed], "placed-" + token)
+    return (
+        delayed(_record_row)(stretches, sizes, record, fs, **of_record),
+        delayed(_span_rows)(placed, record, fs, **of_spans),
+        [
+            delayed(table_block)(here, placed, i, record, fs, **of_block[i])
+            for i, here in enumerate(found)
+        ],
     )
 
 
@@ -376,6 +387,16 @@ def _whole_table(found: Found, sizes: Sequence[int], record: str, fs: float) -> 
     return table_block(found, place_stretches([found.stretch], sizes, fs), 0, record, fs)
 
 
+def _whole_record(found: Found, sizes: Sequence[int], record: str, fs: float) -> pd.DataFrame:
+    """Make the row of a recording of one block."""
+    return _record_row([found.stretch], sizes, record, fs)
+
+
+def _whole_spans(found: Found, sizes: Sequence[int], record: str, fs: float) -> pd.DataFrame:
+    """List the spans of a recording of one block."""
+    return _span_rows(place_stretches([found.stretch], sizes, fs), record, fs)
+
+
 @told_when_full
 def table_block(
     found: Found, placed: tuple[Runs, Sequence[Place]], number: int, record: str, fs: float
@@ -431,8 +452,9 @@ def table_block(
 
 
 def _record_row(
-    stretches: Sequence[Stretch], record: str, fs: float, n_samples: int
+    stretches: Sequence[Stretch], sizes: Sequence[int], record: str, fs: float
 ) -> pd.DataFrame:
+    n_samples = sum(sizes)
     joined = sum(
         before.ends_missing and after.starts_missing for before, after in pairwise(stretches)
     )
