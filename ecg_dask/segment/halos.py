@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import dask
 import numpy as np
 import pandas as pd
 from dask.base import tokenize
@@ -125,9 +126,9 @@ def find_beats(recording: Recording, detector: Detector | None = None) -> Beats:
         start += size
 
     record, listed, table = _described(found, sizes, recording.name, fs, token)
-    flat = one_layer([record, listed, *table, *waves], "beats-" + token)
-    record, listed = flat[:2]
-    table, waves = flat[2 : len(table) + 2], flat[len(table) + 2 :]
+    if len(blocks) > 1:
+        record, listed, *table = one_layer([record, listed, *table, *waves], "beats-" + token)
+        table, waves = table[: len(blocks)], table[len(blocks) :]
     xp = namespace(signal._meta)
     shape = (len(leads), widths.before + widths.after)
     return Beats(
@@ -151,13 +152,12 @@ def _described(
     of_spans = {"dask_key_name": "spans-" + token}
     of_block = [{"dask_key_name": ("beat-table-" + token, i)} for i in range(len(found))]
     if len(found) == 1:
-        # It need not wait for what blocks tell each other.
+        # It need not wait for what blocks tell each other, and table and waves come first.
         whole = found[0], sizes, record, fs
-        return (
-            delayed(_whole_record)(*whole, **of_record),
-            delayed(_whole_spans)(*whole, **of_spans),
-            [delayed(_whole_table)(*whole, **of_block[0])],
-        )
+        with dask.annotate(priority=-1):
+            row = delayed(_whole_record)(*whole, **of_record)
+            listed = delayed(_whole_spans)(*whole, **of_spans)
+        return row, listed, [delayed(_whole_table)(*whole, **of_block[0])]
     stretches = [
         delayed(_stretch_of)(here, dask_key_name=("stretch-" + token, i))
         for i, here in enumerate(found)
