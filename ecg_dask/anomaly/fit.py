@@ -39,6 +39,14 @@ SHARD = 128
 #: same validation loss in as many epochs: 4.60 after five, and 4.56 with the first.
 LEARNING_RATE, LEARNING_RATE_ON_GPU = 2e-3, 8e-3
 
+#: Weight of the divergence once training has warmed up. At 1 the network keeps too little of a beat
+#: to tell the small differences that matter, such as a P wave's.
+KL_WEIGHT = 0.1
+
+#: Share of the beats of a shard with the greatest errors. They are weighted down, by the square of
+#: the error that the others stay below over their own, so that the network does not learn them.
+TRIMMED = 0.1
+
 # PyTorch's deterministic mode and number of threads are the process's: one training at a time.
 _one_at_a_time = threading.Lock()
 
@@ -93,14 +101,23 @@ def validation_rows(counts: Sequence[int]) -> np.ndarray:
     return chosen
 
 
-def fit(inputs: Any, counts: Sequence[int], *, epochs: int | None, latent: int, seed: int) -> Fit:
+def fit(
+    inputs: Any,
+    counts: Sequence[int],
+    usual: np.ndarray,
+    *,
+    epochs: int | None,
+    latent: int,
+    seed: int,
+) -> Fit:
     """Train a network.
 
     The loss of a beat is its squared error, summed over points and leads, plus the divergence
-    summed over latent dimensions; a batch's loss is the mean over its beats. The divergence's
-    weight grows from 0 to 1 over the first third of the epochs (at least one). Training ends after
-    `PATIENCE` epochs past that without a lower loss on the last tenth of each record's beats, and
-    the weights with the lowest are kept.
+    summed over latent dimensions, weighted; a batch's loss is the mean over its beats, those with
+    the greatest errors weighted down (`TRIMMED`). The divergence's weight grows from 0 to
+    `KL_WEIGHT` over the first third of the epochs (at least one). Training ends after `PATIENCE`
+    epochs past that without a lower loss on the last tenth of each record's beats, and the weights
+    with the lowest are kept.
 
     A batch is divided into shards of a fixed size. Each thread computes the gradients of whole
     shards, PyTorch's own threads being off, and they are added in order: the same seed gives the
@@ -112,10 +129,12 @@ def fit(inputs: Any, counts: Sequence[int], *, epochs: int | None, latent: int, 
     Parameters
     ----------
     inputs
-        float32 of shape (n_beats, n_leads, LENGTH), two beats or more, C-ordered and writable;
-        PyTorch works on its memory.
+        float32 of shape (n_beats, n_leads, LENGTH), C-ordered and writable; PyTorch works on its
+        memory.
     counts
         Beats a record, in the order of `inputs`.
+    usual
+        bool of shape (n_beats,), on the host: which beats are trained on, two or more.
     epochs
         Epochs at most; None for `default_epochs`.
     latent
@@ -124,10 +143,13 @@ def fit(inputs: Any, counts: Sequence[int], *, epochs: int | None, latent: int, 
         Seed of the initial weights, the order of the beats and the noise.
     """
     data = from_dlpack(inputs)
-    chosen = torch.from_numpy(validation_rows(counts))
-    epochs = default_epochs(len(data)) if epochs is None else epochs
+    epochs = default_epochs(int(usual.sum())) if epochs is None else epochs
+    chosen = validation_rows(counts)
+    if not (usual & ~chosen).any():
+        chosen = np.zeros_like(chosen)
+    train, validation = (np.flatnonzero(usual & rows) for rows in (~chosen, chosen))
     with _one_at_a_time, _reproducible(), _pool() as pool:
-        trainer = _Trainer(data, chosen, epochs, latent, seed, pool)
+        trainer = _Trainer(data, train, validation, epochs, latent, seed, pool)
         notes: tuple[str, ...] = ()
         try:
             trainer.run()
@@ -138,7 +160,7 @@ def fit(inputs: Any, counts: Sequence[int], *, epochs: int | None, latent: int, 
         return Fit(
             weights=trainer.weights(),
             epochs=epochs,
-            n_validation=int(chosen.sum()),
+            n_validation=len(validation),
             history=tuple(trainer.history),
             notes=(*trainer.notes, *notes),
         )
@@ -150,7 +172,8 @@ class _Trainer:
     def __init__(
         self,
         data: torch.Tensor,
-        chosen: torch.Tensor,
+        train: np.ndarray,
+        validation: np.ndarray,
         epochs: int,
         latent: int,
         seed: int,
@@ -167,8 +190,8 @@ class _Trainer:
         self.generator = torch.Generator(data.device).manual_seed(seed)
         start = torch.Generator().manual_seed(seed)
         self.network = new_network(data.shape[1], latent, start).to(data.device)
-        self.train = (~chosen).nonzero().squeeze(1).to(data.device)
-        self.validation = chosen.nonzero().squeeze(1).to(data.device)
+        self.train = torch.from_numpy(train).to(data.device)
+        self.validation = torch.from_numpy(validation).to(data.device)
         self.noise = torch.randn(
             (len(self.validation), latent), generator=self.generator, device=data.device
         )
@@ -207,7 +230,8 @@ class _Trainer:
         parameters = list(self.network.parameters())
         weight = 0.0
         for step, rows in enumerate(batches):
-            weight = min((epoch - 1 + (step + 1) / len(batches)) / self.warm_up, 1.0)
+            grown = min((epoch - 1 + (step + 1) / len(batches)) / self.warm_up, 1.0)
+            weight = KL_WEIGHT * grown
             noise = torch.randn(
                 (len(rows), self.latent), generator=self.generator, device=self.data.device
             )
@@ -237,12 +261,12 @@ class _Trainer:
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """Return the gradients of a shard's summed loss times `scale`, and the loss's two parts."""
         reconstruction, kl = losses(self.network, self.data[rows], noise)
-        loss = (reconstruction + weight * kl).sum() * scale
+        loss = (_trimmed(reconstruction.detach()) * (reconstruction + weight * kl)).sum() * scale
         gradients = torch.autograd.grad(loss, list(self.network.parameters()))
         return gradients, torch.stack([reconstruction.detach().sum(), kl.detach().sum()])
 
     def _validate(self) -> float | None:
-        """Loss of the beats set aside, at full weight and with the same noise in every epoch."""
+        """Loss of the beats set aside, at `KL_WEIGHT` and with the same noise in every epoch."""
         if not len(self.validation):
             return None
         total = math.fsum(self.map(self._loss, *self._shards(self.validation, self.noise)))
@@ -251,7 +275,7 @@ class _Trainer:
     @torch.no_grad()
     def _loss(self, rows: torch.Tensor, noise: torch.Tensor) -> float:
         reconstruction, kl = losses(self.network, self.data[rows], noise)
-        return float((reconstruction + kl).sum())
+        return float((reconstruction + KL_WEIGHT * kl).sum())
 
     def _shards(
         self, rows: torch.Tensor, noise: torch.Tensor
@@ -263,6 +287,12 @@ class _Trainer:
         """Return the best weights, or the present ones before the first epoch's end."""
         state = self.network.state_dict() if self.best is None else self.best
         return {name: tensor.cpu().numpy().copy() for name, tensor in state.items()}
+
+
+def _trimmed(error: torch.Tensor) -> torch.Tensor:
+    """Return the weight of each beat of a shard by its error."""
+    limit = error.sort().values[int((1 - TRIMMED) * (len(error) - 1))]
+    return (limit / error.clamp(min=1e-12)).clamp(max=1.0).square()
 
 
 def _pool() -> Executor:

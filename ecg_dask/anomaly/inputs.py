@@ -7,14 +7,12 @@ alone, among others, and in any partition.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from dask.delayed import Delayed, delayed
 
 from ..arrays import namespace
-from ..beats import Beats, one_layer
+from ..beats import Beats
 from ..errors import InputError
 
 #: Points that a window is resampled to, a power of two.
@@ -79,43 +77,6 @@ def resampling(
     weight[(index < 0) | (index > n_window - 1)] = 0
     weight /= weight.sum(axis=0)
     return np.clip(index, 0, n_window - 1).astype(np.int64), weight.astype(np.float32)
-
-
-def heights(table: Any) -> dict[str, np.ndarray]:
-    """Return the absolute amplitudes of the complete beats of one partition, by record."""
-    height = np.abs(table["amplitude"].to_numpy(dtype=np.float32, na_value=np.nan))
-    known = table["complete"].to_numpy(dtype=bool) & np.isfinite(height)
-    record = table["record"].to_numpy()
-    return {name: height[known & (record == name)] for name in dict.fromkeys(record.tolist())}
-
-
-def record_scales(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]:
-    """Return the median height of each record's beats; 1 where it is not positive.
-
-    Parameters
-    ----------
-    parts
-        What `heights` gave, of all partitions.
-    """
-    names = dict.fromkeys(name for part in parts for name in part)
-    scales = {}
-    for name in names:
-        height = np.concatenate([part[name] for part in parts if name in part])
-        median = float(np.median(height)) if height.size else 0.0
-        scales[name] = median if median > 0 else 1.0
-    return scales
-
-
-def delayed_scales(tables: Sequence[Delayed]) -> Delayed:
-    """Return the `record_scales` of delayed partitions, as one task's result."""
-    scales = delayed(record_scales)([delayed(heights)(table) for table in tables])
-    return one_layer([scales], f"scales-{scales.key}")[0]
-
-
-def row_scales(table: Any, scales: Mapping[str, float]) -> np.ndarray:
-    """Return the scale of each row's record, float32 of shape (n_beats,), on the host."""
-    record = table["record"].to_numpy().tolist()
-    return np.array([scales[name] for name in record], dtype=np.float32)
 
 
 def selected(array: Any, mask: np.ndarray) -> Any:

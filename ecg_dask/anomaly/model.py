@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,19 @@ import dask.dataframe as dd
 import numpy as np
 from dask.delayed import delayed
 
-from ..beats import Beats
+from ..arrays import namespace, on_host
+from ..beats import Beats, one_layer
 from ..errors import InputError
 from ..gpu.pool import told_when_full
-from .inputs import LENGTH, check_alike, delayed_scales
+from .context import NO_CONTEXT, Context, delayed_contexts, runs_of, split_runs
+from .inputs import LENGTH, check_alike, model_inputs, selected
+from .profile import Profile, profiles
 from .scoring import score_partition
-from .vae import network_from
+from .vae import Network
 
 #: Name of the entry of a model file's metadata that holds the parameters, and its version.
 ENTRY = "ecg_dask.model"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,26 +112,32 @@ class Model:
         # One task holds the model, so that a graph carries it once.
         model = delayed(self, traverse=False)
         pairs = beats.partitions()
-        scales = delayed_scales([table for table, _ in pairs])
-        parts = [
-            delayed(_score_partition)(table, waves, scales, model, beats.fs)
-            for table, waves in pairs
+        known = delayed_contexts([table for table, _ in pairs])
+        samples = [
+            delayed(_sampled)(waves, known, i, beats.fs, self.window)
+            for i, (_, waves) in enumerate(pairs)
         ]
-        meta = self._score(beats.table._meta, beats.waves._meta[:0], {}, beats.fs)
+        usual = delayed(_profiles)(samples, model)
+        (usual,) = one_layer([usual], f"profiles-{usual.key}")
+        parts = [
+            delayed(_score_partition)(table, waves, known, i, usual, model, beats.fs)
+            for i, (table, waves) in enumerate(pairs)
+        ]
+        meta = self._score(beats.table._meta, beats.waves._meta[:0], NO_CONTEXT, {}, beats.fs)
         return dd.from_delayed(
             parts, meta=meta, divisions=tuple(beats.table.divisions), verify_meta=False
         )
 
-    def _score(self, table: Any, waves: Any, scales: Mapping[str, float], fs: float) -> Any:
+    @property
+    def network(self) -> Network:
+        """What scores beats."""
+        return Network(self.weights, self.latent, self.window)
+
+    def _score(
+        self, table: Any, waves: Any, context: Context, usual: Mapping[str, Profile], fs: float
+    ) -> Any:
         return score_partition(
-            table,
-            waves,
-            scales,
-            fs=fs,
-            window=self.window,
-            weights=self.weights,
-            latent=self.latent,
-            threshold=self.threshold,
+            table, waves, context, usual, fs=fs, network=self.network, threshold=self.threshold
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -198,14 +207,39 @@ class Model:
                 parameters[name] = tuple(parameters[name])
             model = Model(weights=weights, **parameters)
             if weights:
-                network_from(weights, model.n_leads, model.latent, "cpu")
+                model.network.on(model.n_leads, "cpu")
         except (AttributeError, KeyError, RuntimeError, TypeError, json.JSONDecodeError) as error:
             raise refused(f"parameters that are no model's ({error})") from error
         return model
 
 
 @told_when_full
+def _sampled(
+    waves: Any, known: Sequence[Context], number: int, fs: float, window: tuple[float, float]
+) -> list[tuple[str, Any]]:
+    """Return the beats of one partition that its records' statistics are made of."""
+    context = known[number]
+    inputs = model_inputs(
+        selected(waves, context.sample), context.scale[context.sample], fs, window
+    )
+    finite = on_host(namespace(inputs).isfinite(inputs).all(axis=(1, 2)))
+    kept = context.sample.copy()
+    kept[kept] = finite
+    return split_runs(selected(inputs, finite), runs_of(context.runs, kept))
+
+
+def _profiles(samples: Sequence[Sequence[tuple[str, Any]]], model: Model) -> dict[str, Profile]:
+    return profiles(samples, model.network)
+
+
+@told_when_full
 def _score_partition(
-    table: Any, waves: Any, scales: Mapping[str, float], model: Model, fs: float
+    table: Any,
+    waves: Any,
+    known: Sequence[Context],
+    number: int,
+    usual: Mapping[str, Profile],
+    model: Model,
+    fs: float,
 ) -> Any:
-    return model._score(table, waves, scales, fs)
+    return model._score(table, waves, known[number], usual, fs)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from ..arrays import data_frame, namespace, on_gpu
-from .inputs import model_inputs, row_scales
-from .vae import network_from
+from ..arrays import data_frame, namespace, on_gpu, text_column
+from .context import Context
+from .inputs import model_inputs
+from .profile import Profile, Regions, regions, views
+from .vae import VAE, Network
 
 #: Rows a batch, on a CPU and on a GPU. Every batch has so many, the last one padded: libraries pick
 #: their kernels by the batch's size, and a beat's score must not depend on how many are beside it.
@@ -20,66 +22,134 @@ BATCH, BATCH_ON_GPU = 256, 8192
 #: Batches whose inputs are made together, so that a partition's are never all in memory.
 _BUNDLE = 16
 
+#: The parts of a score, whose sum it is.
+PARTS = ("shape", "timing", "amplitude")
+
+
+class Scored(NamedTuple):
+    """Scores of beats, NumPy or CuPy; NaN where a beat has none.
+
+    Attributes
+    ----------
+    parts
+        float32 of shape (n_beats, 3), in the order of `PARTS`.
+    z
+        Latent mean, float32 of shape (n_beats, latent).
+    """
+
+    parts: Any
+    z: Any
+
+    @property
+    def score(self) -> Any:
+        """The sum of the parts, float32 of shape (n_beats,)."""
+        return self.parts[:, 0] + self.parts[:, 1] + self.parts[:, 2]
+
 
 def latent_columns(latent: int) -> list[str]:
     """Return the names of the latent coordinates' columns."""
     return [f"z{i}" for i in range(latent)]
 
 
-def score_inputs(inputs: Any, weights: Mapping[str, np.ndarray], latent: int) -> tuple[Any, Any]:
+def surprise(z: torch.Tensor) -> torch.Tensor:
+    """Return minus the logarithm of the chance of a value as high as `z` in a normal distribution.
+
+    It is 0.7 of a usual value, 6.6 at three deviations and 15 at five. Surprises of things that
+    have nothing to do with each other add up (Fisher RA. Statistical Methods for Research Workers,
+    4th ed. Oliver and Boyd, 1932).
+    """
+    chance: torch.Tensor = torch.special.log_ndtr(-z)
+    return -chance
+
+
+def score_inputs(
+    inputs: Any,
+    early: Any,
+    runs: Sequence[tuple[str, int]],
+    network: Network,
+    profiles: Mapping[str, Profile],
+) -> Scored:
     """Score beats as the network sees them.
 
     Parameters
     ----------
     inputs
         float32 of shape (n_beats, n_leads, LENGTH), NumPy or CuPy.
-    weights
-        The network's weights; none at all for a model that was not trained.
-    latent
-        Latent dimensions.
-
-    Returns
-    -------
-    score
-        float32 of shape (n_beats,): squared error of what the decoder makes of the latent mean,
-        averaged over points and leads. NaN where there is no finite one.
-    z
-        float32 of shape (n_beats, latent): the latent mean; NaN where the score is.
+    early
+        How early each comes, float64 of shape (n_beats,), on the host.
+    runs
+        Names of their records in order, with the number of rows of each.
+    network
+        The network.
+    profiles
+        The profiles of the records; beats of one that has none get no score.
     """
     xp = namespace(inputs)
     n, n_leads = inputs.shape[:2]
-    score = xp.full(n, np.nan, dtype=xp.float32)
-    z = xp.full((n, latent), np.nan, dtype=xp.float32)
-    if not n or not weights:
-        return score, z
+    scored = Scored(
+        xp.full((n, len(PARTS)), np.nan, dtype=xp.float32),
+        xp.full((n, network.latent), np.nan, dtype=xp.float32),
+    )
+    if not n or not network.weights:
+        return scored
     size = BATCH_ON_GPU if on_gpu(inputs) else BATCH
     batch = xp.zeros((size, *inputs.shape[1:]), dtype=xp.float32)
     x = from_dlpack(batch)
-    network = network_from(weights, n_leads, latent, x.device)
-    with torch.no_grad():
-        for start in range(0, n, size):
-            rows = inputs[start : start + size]
-            batch[: len(rows)] = rows
-            batch[len(rows) :] = 0
-            mean, _ = network.encode(x)
-            error = (network.decode(mean) - x).square().mean(dim=(1, 2))
-            score[start : start + len(rows)] = xp.from_dlpack(error)[: len(rows)]
-            z[start : start + len(rows)] = xp.from_dlpack(mean)[: len(rows)]
-    null = ~(xp.isfinite(score) & xp.isfinite(z).all(axis=1))
-    score[null] = np.nan
-    z[null] = np.nan
-    return score, z
+    vae = network.on(n_leads, x.device)
+    where = regions(network.window)
+    for name, rows in _batches(runs, size):
+        if name not in profiles:
+            continue
+        count = rows.stop - rows.start
+        batch[:count] = inputs[rows]
+        batch[count:] = 0
+        late = np.zeros(size)
+        late[:count] = early[rows]
+        profile = profiles[name].on(x.device)
+        parts, z = _score(x, torch.from_numpy(late).to(x.device), vae, profile, where)
+        scored.parts[rows] = xp.from_dlpack(parts)[:count]
+        scored.z[rows] = xp.from_dlpack(z)[:count]
+    null = ~(xp.isfinite(scored.parts).all(axis=1) & xp.isfinite(scored.z).all(axis=1))
+    scored.parts[null] = np.nan
+    scored.z[null] = np.nan
+    return scored
+
+
+def _batches(runs: Sequence[tuple[str, int]], size: int) -> Iterator[tuple[str, slice]]:
+    """Cut runs of rows into batches of at most `size`."""
+    start = 0
+    for name, count in runs:
+        stop = start + count
+        for low in range(start, stop, size):
+            yield name, slice(low, min(low + size, stop))
+        start = stop
+
+
+@torch.no_grad()
+def _score(
+    x: torch.Tensor, early: torch.Tensor, vae: VAE, profile: Profile, where: Regions
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the parts and the latent means of one batch."""
+    z, _ = vae.encode(x)
+    seen = views(x, vae.decode(z), profile, where)
+    of_type, of_network, other_p, no_p = surprise(
+        ((seen.logs - profile.middle) / profile.deviation).double()
+    ).unbind(dim=1)
+    qrs = torch.hypot(of_type, of_network)
+    # The part of it that the typical beat at another height would explain.
+    amplitude = seen.gain * of_type.square() / qrs
+    shape = qrs - amplitude + torch.maximum(other_p, no_p)
+    return torch.stack([shape, surprise(early), amplitude], dim=1).float(), z
 
 
 def score_partition(
     table: Any,
     waves: Any,
-    scales: Mapping[str, float],
+    context: Context,
+    profiles: Mapping[str, Profile],
     *,
     fs: float,
-    window: tuple[float, float],
-    weights: Mapping[str, np.ndarray],
-    latent: int,
+    network: Network,
     threshold: float | None,
 ) -> Any:
     """Score the beats of one partition.
@@ -90,13 +160,13 @@ def score_partition(
         Partition of the beat table, pandas or cuDF.
     waves
         float32 of shape (n_beats, n_leads, n_window).
-    scales
-        Scale of each record's beats.
+    context
+        What their records tell of them.
+    profiles
+        What is usual in these.
     fs
         Sampling rate in Hz.
-    window
-        Seconds before and after the beat.
-    weights, latent
+    network
         The network.
     threshold
         Score above which a beat is an anomaly; None for no anomalies.
@@ -104,21 +174,29 @@ def score_partition(
     Returns
     -------
     table
-        Row for row and with the index of `table`: score, anomaly, z0, z1, ...
+        Row for row and with the index of `table`: score, anomaly, the parts, reason, z0, z1, ...
     """
     xp = namespace(waves)
-    complete = xp.asarray(table["complete"].to_numpy(dtype=bool))
+    complete = table["complete"].to_numpy(dtype=bool)
     n = len(complete)
-    score = xp.full(n, np.nan, dtype=xp.float32)
-    z = xp.full((n, latent), np.nan, dtype=xp.float32)
-    scale = xp.asarray(row_scales(table, scales))
-    rows = xp.flatnonzero(complete)
+    parts = xp.full((n, len(PARTS)), np.nan, dtype=xp.float32)
+    z = xp.full((n, network.latent), np.nan, dtype=xp.float32)
     bundle = _BUNDLE * (BATCH_ON_GPU if on_gpu(waves) else BATCH)
-    for start in range(0, len(rows), bundle):
-        some = rows[start : start + bundle]
-        inputs = model_inputs(waves[some], scale[some], fs, window)
-        score[some], z[some] = score_inputs(inputs, weights, latent)
+    for name, run in _batches(context.runs, n or 1):
+        rows = np.flatnonzero(complete[run]) + run.start
+        for start in range(0, len(rows), bundle):
+            some = rows[start : start + bundle]
+            chosen = xp.asarray(some)
+            inputs = model_inputs(waves[chosen], context.scale[some], fs, network.window)
+            alone = [(name, len(some))]
+            scored = score_inputs(inputs, context.early[some], alone, network, profiles)
+            parts[chosen], z[chosen] = scored
+    score = Scored(parts, z).score
     anomaly = score > (np.inf if threshold is None else threshold)
     columns = {"score": score, "anomaly": anomaly}
-    columns |= {name: z[:, i] for i, name in enumerate(latent_columns(latent))}
+    columns |= {f"score_{part}": parts[:, i] for i, part in enumerate(PARTS)}
+    # The part with the highest of what is far from usual; a usual beat has none.
+    code = xp.where(anomaly, xp.nan_to_num(parts).argmax(axis=1), len(PARTS))
+    columns["reason"] = text_column([*PARTS, None], code.astype(xp.int32))
+    columns |= {column: z[:, i] for i, column in enumerate(latent_columns(network.latent))}
     return data_frame(columns, waves, table.index)

@@ -10,21 +10,16 @@ from typing import Any, NamedTuple
 import dask
 import numpy as np
 from dask.delayed import delayed
-from torch.utils.dlpack import from_dlpack
 
 from ..arrays import namespace, on_gpu, on_host
 from ..beats import Beats, one_layer
 from ..errors import InputError
 from ..gpu.pool import told_when_full
+from .context import Context, delayed_contexts, runs_of, split_runs, told
 from .fit import fit
-from .inputs import (
-    check_alike,
-    delayed_scales,
-    model_inputs,
-    row_scales,
-    selected,
-)
+from .inputs import check_alike, model_inputs, selected
 from .model import Model
+from .profile import Profile, profiles
 from .scoring import score_inputs
 from .threshold import DEVIATIONS, FEWEST_HELD_OUT, alarm_threshold, robust_threshold
 
@@ -36,24 +31,47 @@ MOST_TRAINING_BEATS = 500_000
 
 
 class Rows(NamedTuple):
-    """What training needs of one partition.
+    """What training needs of one partition: its complete beats.
 
     Attributes
     ----------
     inputs
-        The complete beats as the network sees them, float32 (n, n_leads, LENGTH).
-    train
-        bool (n,), on the host: which of them are of the training part.
-    records
-        Name of the record of each beat of the training part, on the host.
+        The beats as the network sees them, float32 (n, n_leads, LENGTH).
+    runs
+        Names of their records in order, with the number of beats of each.
+    train, usual, sample
+        bool (n,), on the host: which are of the training part, and as in `Context`.
+    early
+        As in `Context`, float64 (n,).
     rr_s
         Known intervals before a beat, all beats of the training part, and of the held-out part.
     """
 
     inputs: Any
+    runs: tuple[tuple[str, int], ...]
     train: np.ndarray
-    records: np.ndarray
+    usual: np.ndarray
+    sample: np.ndarray
+    early: np.ndarray
     rr_s: tuple[np.ndarray, np.ndarray]
+
+
+class TrainingRows(NamedTuple):
+    """A partition's beats of the training part.
+
+    Attributes
+    ----------
+    inputs
+        As in `Rows`.
+    runs
+        As in `Rows`.
+    usual
+        bool (n,), on the host: which of them are trained on.
+    """
+
+    inputs: Any
+    runs: list[tuple[str, int]]
+    usual: np.ndarray
 
 
 class Scores(NamedTuple):
@@ -123,12 +141,12 @@ def train(
     epochs = None if epochs is None else int(epochs)
     latent = LATENT if latent is None else int(latent)
 
-    rows, sources = [], []
+    rows, samples, sources = [], [], []
     for i, part in enumerate(several):
         pairs = part.partitions()
-        scales = delayed_scales([table for table, _ in pairs])
-        for table, waves in pairs:
-            rows.append(delayed(take_rows)(table, waves, scales, part.fs, part.window))
+        known = delayed_contexts([table for table, _ in pairs])
+        for number, (table, waves) in enumerate(pairs):
+            rows.append(delayed(take_rows)(table, waves, known, number, part.fs, part.window))
             sources.append(i)
     untrained = Model(
         weights={},
@@ -148,7 +166,13 @@ def train(
         delayed(untrained, traverse=False),
         epochs,
     )
-    scores = [delayed(score_rows)(part, trained) for part in rows]
+    samples = [delayed(sampled)(part) for part in rows]
+    scores = []
+    for i in range(len(several)):
+        # Equal names in two of the list are two records.
+        own = [number for number, source in enumerate(sources) if source == i]
+        usual = delayed(profiles_of)([samples[number] for number in own], trained)
+        scores += [delayed(score_rows)(rows[number], usual, trained) for number in own]
     model: Model = dask.compute(delayed(calibrate)(trained, scores, alarms_per_hour))[0]
     return model
 
@@ -189,30 +213,60 @@ def _require_whole(name: str, value: object, lowest: int, highest: int) -> None:
 
 @told_when_full
 def take_rows(
-    table: Any, waves: Any, scales: Mapping[str, float], fs: float, window: tuple[float, float]
+    table: Any,
+    waves: Any,
+    known: Sequence[Context],
+    number: int,
+    fs: float,
+    window: tuple[float, float],
 ) -> Rows:
-    """Prepare the complete beats of one partition."""
+    """Prepare the complete beats of one partition.
+
+    Parameters
+    ----------
+    table, waves
+        The partition.
+    known
+        What `contexts` gave of all partitions.
+    number
+        Number of the partition.
+    fs
+        Sampling rate in Hz.
+    window
+        Seconds before and after the beat.
+    """
     xp = namespace(waves)
-    complete = table["complete"].to_numpy(dtype=bool)
-    train_part = (table["split"] == "train").to_numpy(dtype=bool)
-    scale = row_scales(table, scales)[complete]
-    inputs = model_inputs(selected(waves, complete), scale, fs, window)
+    context, here = known[number], told(table)
+    kept = here.complete.copy()
+    inputs = model_inputs(selected(waves, kept), context.scale[kept], fs, window)
     # Finite samples can still overflow; such beats are scored as null and teach nothing.
     finite = on_host(xp.isfinite(inputs).all(axis=(1, 2)))
-    kept = complete.copy()
-    kept[complete] = finite
-    rr_s = table["rr_prev_s"].to_numpy(dtype=np.float64, na_value=np.nan)
-    known = np.isfinite(rr_s)
+    kept[kept] = finite
+    known_rr = np.isfinite(here.rr_s)
     return Rows(
         inputs=selected(inputs, finite),
-        train=train_part[kept],
-        records=table["record"].to_numpy()[kept & train_part],
-        rr_s=(rr_s[known & train_part], rr_s[known & ~train_part]),
+        runs=runs_of(context.runs, kept),
+        train=here.train[kept],
+        usual=context.usual[kept],
+        sample=context.sample[kept],
+        early=context.early[kept],
+        rr_s=(here.rr_s[known_rr & here.train], here.rr_s[known_rr & ~here.train]),
     )
 
 
 def _n_training(rows: Rows) -> int:
     return int(rows.train.sum())
+
+
+@told_when_full
+def sampled(rows: Rows) -> list[tuple[str, Any]]:
+    """Return the beats that their records' statistics are made of."""
+    return split_runs(selected(rows.inputs, rows.sample), runs_of(rows.runs, rows.sample))
+
+
+def profiles_of(samples: Sequence[Sequence[tuple[str, Any]]], model: Model) -> dict[str, Profile]:
+    """Make the profiles of the records by a model's network."""
+    return profiles(samples, model.network)
 
 
 def running_counts(counts: Sequence[int]) -> list[int]:
@@ -221,10 +275,8 @@ def running_counts(counts: Sequence[int]) -> list[int]:
     return begins
 
 
-def training_rows(
-    rows: Rows, begins: Sequence[int], number: int
-) -> tuple[Any, list[tuple[str, int]]]:
-    """Return a partition's training beats, and how many of each record follow one another.
+def training_rows(rows: Rows, begins: Sequence[int], number: int) -> TrainingRows:
+    """Return a partition's beats of the training part.
 
     Parameters
     ----------
@@ -235,17 +287,11 @@ def training_rows(
     number
         Number of the partition.
     """
-    step = _step(begins)
-    chosen = np.arange(begins[number], begins[number + 1]) % step == 0
     train = rows.train.copy()
-    train[rows.train] = chosen
-    runs: list[tuple[str, int]] = []
-    for name in rows.records[chosen].tolist():
-        if runs and runs[-1][0] == name:
-            runs[-1] = (name, runs[-1][1] + 1)
-        else:
-            runs.append((name, 1))
-    return selected(rows.inputs, train), runs
+    train[train] = np.arange(begins[number], begins[number + 1]) % _step(begins) == 0
+    return TrainingRows(
+        selected(rows.inputs, train), list(runs_of(rows.runs, train)), rows.usual[train]
+    )
 
 
 def _step(begins: Sequence[int]) -> int:
@@ -255,13 +301,13 @@ def _step(begins: Sequence[int]) -> int:
 
 @told_when_full
 def fit_model(
-    parts: Sequence[tuple[Any, list[tuple[str, int]]]],
+    parts: Sequence[TrainingRows],
     begins: Sequence[int],
     sources: Sequence[int],
     model: Model,
     epochs: int | None,
 ) -> Model:
-    """Gather the training beats, one copy of them, and train.
+    """Gather the beats of the training part, one copy of them, and train on the usual ones.
 
     Parameters
     ----------
@@ -278,23 +324,24 @@ def fit_model(
     """
     records: list[tuple[int, str]] = []
     counts: list[int] = []
-    for source, (_, runs) in zip(sources, parts, strict=True):
-        for name, count in runs:
+    for source, part in zip(sources, parts, strict=True):
+        for name, count in part.runs:
             if records and records[-1] == (source, name):
                 counts[-1] += count
             else:
                 records.append((source, name))
                 counts.append(count)
-    n_train, step = begins[-1], _step(begins)
+    usual = np.concatenate([part.usual for part in parts])
+    n_train, step = int(usual.sum()), _step(begins)
     if n_train < 2:
-        note = f"Not trained: {n_train} complete training beats, 2 or more are needed."
+        note = f"Not trained: {n_train} usual beats to train on, 2 or more are needed."
         return replace(model, n_train=n_train, notes=(note,))
-    notes = (f"Trained on one in {step} of {n_train:,} beats.",) if step > 1 else ()
-    some = [inputs for inputs, _ in parts if len(inputs)]
+    notes = (f"Trained on one in {step} of {begins[-1]:,} beats.",) if step > 1 else ()
+    some = [part.inputs for part in parts if len(part.inputs)]
     # PyTorch must not be given an array that came from another process: those are read-only.
     alone = len(some) == 1 and on_gpu(some[0])
     gathered = some[0] if alone else namespace(some[0]).concatenate(some)
-    done = fit(gathered, counts, epochs=epochs, latent=model.latent, seed=model.seed)
+    done = fit(gathered, counts, usual, epochs=epochs, latent=model.latent, seed=model.seed)
     return replace(
         model,
         weights=done.weights,
@@ -307,10 +354,10 @@ def fit_model(
 
 
 @told_when_full
-def score_rows(rows: Rows, model: Model) -> Scores:
+def score_rows(rows: Rows, usual: Mapping[str, Profile], model: Model) -> Scores:
     """Score the complete beats of a partition."""
-    score, _ = score_inputs(rows.inputs, model.weights, model.latent)
-    host = from_dlpack(score).cpu().numpy()
+    scored = score_inputs(rows.inputs, rows.early, rows.runs, model.network, usual)
+    host = on_host(scored.score)
     return Scores(host[rows.train], host[~rows.train], rows.rr_s)
 
 

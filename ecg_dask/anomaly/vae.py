@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -76,20 +76,37 @@ def new_network(n_leads: int, latent: int, generator: torch.Generator) -> VAE:
     return network
 
 
-def network_from(weights: Mapping[str, np.ndarray], n_leads: int, latent: int, device: Any) -> VAE:
-    """Make a network with the given weights, for evaluation.
+class Network(NamedTuple):
+    """A network's weights on their way.
 
-    Raises
-    ------
-    RuntimeError
-        When names or shapes of the weights are not the network's.
+    Attributes
+    ----------
+    weights
+        float32 arrays by name; none of a network that was not trained.
+    latent
+        Latent dimensions.
+    window
+        Seconds before and after the R peak that a beat covers.
     """
-    with torch.device("meta"):
-        network = VAE(n_leads, latent)
-    # A copy: arrays that came from another process are read-only, which PyTorch does not know.
-    state = {name: torch.tensor(array) for name, array in weights.items()}
-    network.load_state_dict(state, assign=True)
-    return network.to(device).eval()
+
+    weights: Mapping[str, np.ndarray]
+    latent: int
+    window: tuple[float, float]
+
+    def on(self, n_leads: int, device: Any) -> VAE:
+        """Make the network on a device, for evaluation.
+
+        Raises
+        ------
+        RuntimeError
+            When names or shapes of the weights are not the network's.
+        """
+        with torch.device("meta"):
+            network = VAE(n_leads, self.latent)
+        # A copy: arrays that came from another process are read-only, which PyTorch does not know.
+        state = {name: torch.tensor(array) for name, array in self.weights.items()}
+        network.load_state_dict(state, assign=True)
+        return network.to(device).eval()
 
 
 def losses(network: VAE, x: torch.Tensor, noise: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

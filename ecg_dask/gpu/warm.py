@@ -98,15 +98,19 @@ def _train(fs: float) -> None:
 
     from ..anomaly.fit import fit
     from ..anomaly.inputs import model_inputs
+    from ..anomaly.profile import profiles
     from ..anomaly.scoring import score_inputs
     from ..anomaly.training import LATENT
+    from ..anomaly.vae import Network
     from ..segment.detector import Detector
 
     detector = Detector()
-    widths = detector.widths(fs)
-    shape = (3 * _BEATS, 1, widths.before + widths.after)
+    widths, window = detector.widths(fs), (detector.before_s, detector.after_s)
+    n = 3 * _BEATS
+    shape = (n, 1, widths.before + widths.after)
     waves = cupy.asarray(np.random.default_rng(0).normal(size=shape), dtype=cupy.float32)
-    scale = cupy.ones(len(waves), cupy.float32)
-    inputs = model_inputs(waves, scale, fs, (detector.before_s, detector.after_s))
-    done = fit(inputs, [len(inputs)], epochs=1, latent=LATENT, seed=0)
-    score_inputs(inputs, done.weights, LATENT)
+    inputs = model_inputs(waves, np.ones(n, np.float32), fs, window)
+    done = fit(inputs, [n], np.ones(n, bool), epochs=1, latent=LATENT, seed=0)
+    network = Network(done.weights, LATENT, window)
+    usual = profiles([[("warm", inputs)]], network)
+    score_inputs(inputs, np.zeros(n), [("warm", n)], network, usual)
