@@ -1,20 +1,14 @@
 """What the autoencoder sees of a beat."""
 
-from itertools import pairwise
-
 import numpy as np
-import pandas as pd
 import pytest
-from anomaly_beats import WINDOW, bump, make_table, make_waves
+from anomaly_beats import WINDOW, bump, make_waves
 
 from ecg_dask.anomaly.inputs import (
     HEIGHT,
     LENGTH,
-    heights,
     model_inputs,
-    record_scales,
     resampling,
-    row_scales,
 )
 
 
@@ -101,18 +95,6 @@ def test_a_larger_beat_stays_larger() -> None:
     waves[1] = 3 * waves[0]
     found = inputs(waves, 250.0)
     np.testing.assert_allclose(found[1], 3 * found[0], rtol=1e-5, atol=1e-5)
-
-
-def test_a_record_is_scaled_by_the_median_height_of_its_complete_beats() -> None:
-    table = pd.concat([make_table(5, "a"), make_table(4, "b"), make_table(2, "c")])
-    table["amplitude"] = np.float32([1, -3, 2, 100, np.nan, 0, 0, 0, 0, 7, 9])
-    table["complete"] = [True] * 3 + [False] + [True] * 5 + [False] * 2
-    for cuts in ([0, 11], [0, 2, 7, 11], [0, 4, 5, 11]):
-        parts = [table.iloc[start:stop] for start, stop in pairwise(cuts)]
-        scales = record_scales([heights(part) for part in parts])
-        assert scales == {"a": 2, "b": 1, "c": 1}
-    assert row_scales(table, scales).tolist() == [2.0] * 5 + [1.0] * 6
-    assert row_scales(table[:0], scales).shape == (0,)
 
 
 def test_flat_beats_are_zero_and_nothing_hides_what_is_not_finite() -> None:

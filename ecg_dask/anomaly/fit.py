@@ -43,8 +43,9 @@ LEARNING_RATE, LEARNING_RATE_ON_GPU = 2e-3, 8e-3
 #: to tell the small differences that matter, such as a P wave's.
 KL_WEIGHT = 0.1
 
-#: Share of the beats of a shard with the greatest errors. They are weighted down, by the square of
-#: the error that the others stay below over their own, so that the network does not learn them.
+#: Share of the beats with the greatest errors in the epoch before. Above the error that the others
+#: stayed below, a beat's weight is the square of this error over its own, so that the network does
+#: not learn what is rare.
 TRIMMED = 0.1
 
 # PyTorch's deterministic mode and number of threads are the process's: one training at a time.
@@ -196,6 +197,8 @@ class _Trainer:
             (len(self.validation), latent), generator=self.generator, device=data.device
         )
         self.latent = latent
+        #: Error above which a beat is weighted down; none in the first epoch.
+        self.limit = torch.tensor(math.inf, device=data.device)
         self.best: dict[str, Any] | None = None
         self.history: list[dict[str, float | None]] = []
         self.notes: list[str] = []
@@ -226,7 +229,7 @@ class _Trainer:
         size = min(max(n // 20, SMALLEST_BATCH), self.largest_batch)
         order = torch.randperm(n, generator=self.generator, device=self.data.device)
         batches = self.train[order].tensor_split(math.ceil(n / size))
-        sums = torch.zeros(2, dtype=torch.float64, device=self.data.device)
+        errors, divergences = [], []
         parameters = list(self.network.parameters())
         weight = 0.0
         for step, rows in enumerate(batches):
@@ -238,15 +241,19 @@ class _Trainer:
             scale = 1 / len(rows) if self.on_gpu else 1.0
             gradient = partial(self._gradient, weight, scale)
             shards = list(self.map(gradient, *self._shards(rows, noise)))
-            for parameter, *parts in zip(parameters, *(grad for grad, _ in shards), strict=True):
+            grads = (grad for grad, _, _ in shards)
+            for parameter, *parts in zip(parameters, *grads, strict=True):
                 # On a GPU there is one, and each step less is a kernel less.
                 parameter.grad = (
                     parts[0] if self.on_gpu else torch.stack(parts).sum(dim=0) / len(rows)
                 )
             optimizer.step()
-            for _, part in shards:
-                sums += part
-        error, divergence = (sums / n).tolist()
+            errors += [error for _, error, _ in shards]
+            divergences += [divergence for _, _, divergence in shards]
+        error, divergence = (
+            torch.stack([torch.cat(part).double().sum() for part in (errors, divergences)]) / n
+        ).tolist()
+        self.limit = torch.cat(errors).sort().values[int((1 - TRIMMED) * (n - 1))]
         return {
             "epoch": epoch,
             "loss": error + weight * divergence,
@@ -258,12 +265,15 @@ class _Trainer:
 
     def _gradient(
         self, weight: float, scale: float, rows: torch.Tensor, noise: torch.Tensor
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Return the gradients of a shard's summed loss times `scale`, and the loss's two parts."""
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, torch.Tensor]:
+        """Return the gradients of a shard's loss times `scale`, and errors and divergences."""
         reconstruction, kl = losses(self.network, self.data[rows], noise)
-        loss = (_trimmed(reconstruction.detach()) * (reconstruction + weight * kl)).sum() * scale
+        error = reconstruction.detach()
+        # A beat without an error keeps its weight.
+        trim = (self.limit / error.clamp(min=1e-12)).clamp(max=1.0).square()
+        loss = (trim * (reconstruction + weight * kl)).sum() * scale
         gradients = torch.autograd.grad(loss, list(self.network.parameters()))
-        return gradients, torch.stack([reconstruction.detach().sum(), kl.detach().sum()])
+        return gradients, error, kl.detach()
 
     def _validate(self) -> float | None:
         """Loss of the beats set aside, at `KL_WEIGHT` and with the same noise in every epoch."""
@@ -287,12 +297,6 @@ class _Trainer:
         """Return the best weights, or the present ones before the first epoch's end."""
         state = self.network.state_dict() if self.best is None else self.best
         return {name: tensor.cpu().numpy().copy() for name, tensor in state.items()}
-
-
-def _trimmed(error: torch.Tensor) -> torch.Tensor:
-    """Return the weight of each beat of a shard by its error."""
-    limit = error.sort().values[int((1 - TRIMMED) * (len(error) - 1))]
-    return (limit / error.clamp(min=1e-12)).clamp(max=1.0).square()
 
 
 def _pool() -> Executor:
