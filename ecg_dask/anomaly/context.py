@@ -75,6 +75,8 @@ class Context(NamedTuple):
         (n_beats,), in the unit of the waves.
     early
         How early each beat comes, in robust units, float64 of shape (n_beats,); 0 where unknown.
+    on_time
+        Which beats come on time, bool of shape (n_beats,).
     usual
         Complete beats that stand for the record's usual ones, bool of shape (n_beats,).
     sample
@@ -84,12 +86,13 @@ class Context(NamedTuple):
     runs: tuple[tuple[str, int], ...]
     scale: npt.NDArray[np.float32]
     early: Floats
+    on_time: Mask
     usual: Mask
     sample: Mask
 
 
 #: Of a partition without rows.
-NO_CONTEXT = Context((), np.empty(0, np.float32), np.empty(0), np.empty(0, bool), np.empty(0, bool))
+NO_CONTEXT = Context((), np.empty(0, np.float32), np.empty(0), *(np.empty(0, bool),) * 3)
 
 
 def told(table: Any) -> Told:
@@ -108,8 +111,7 @@ def contexts(parts: Sequence[Told]) -> list[Context]:
     """Return the `Context` of each partition (a task)."""
     scale = [np.ones(len(part.rr_s), np.float32) for part in parts]
     early = [np.zeros(len(part.rr_s)) for part in parts]
-    usual = [np.zeros(len(part.rr_s), bool) for part in parts]
-    sample = [np.zeros(len(part.rr_s), bool) for part in parts]
+    punctual, usual, sample = ([np.zeros(len(part.rr_s), bool) for part in parts] for _ in range(3))
     for places in _records(parts):
         height, rr_s, complete, train = (
             np.concatenate([getattr(parts[i], name)[rows] for i, rows in places])
@@ -125,10 +127,11 @@ def contexts(parts: Sequence[Told]) -> list[Context]:
         for i, rows in places:
             stop = at + rows.stop - rows.start
             scale[i][rows], early[i][rows] = one, how_early[at:stop]
+            punctual[i][rows] = on_time[at:stop]
             usual[i][rows], sample[i][rows] = kept[at:stop], some[at:stop]
             at = stop
     runs = [part.runs for part in parts]
-    return list(map(Context, runs, scale, early, usual, sample))
+    return list(map(Context, runs, scale, early, punctual, usual, sample))
 
 
 def delayed_contexts(tables: Sequence[Delayed]) -> Delayed:

@@ -20,6 +20,10 @@ QRS_S, P_S = (-0.042, 0.078), (-0.25, -0.042)
 #: Typical beats that a record has at most, and the share of its usual beats that each needs.
 TYPES, LEAST_SHARE = 4, 0.1
 
+#: Two types are farther from each other than so many of their robust deviations together, along
+#: the line between them. The halves of one normal distribution are 1.9 apart.
+APART = 3.0
+
 #: Rounds in which usual beats are assigned to types.
 _ROUNDS = 30
 
@@ -145,9 +149,7 @@ def profile_of(x: torch.Tensor, vae: VAE, where: Regions) -> Profile:
     z, _ = vae.encode(x)
     y = vae.decode(z)
     label = _assigned(z)
-    counts = torch.bincount(label, minlength=TYPES)
-    least = min(LEAST_SHARE * len(x), float(counts.max()))
-    types = torch.stack([_median(x[label == i]) for i in range(TYPES) if counts[i] >= least])
+    types = torch.stack([_median(x[label == i]) for i in range(int(label.max()) + 1)])
     profile = Profile(types, _median(x), _median(x - y), types.new_zeros(4), types.new_ones(4))
     logs = views(x, y, profile, where).logs
     middle = _median(logs)
@@ -188,26 +190,52 @@ def profiles(
 
 
 def _assigned(z: torch.Tensor) -> torch.Tensor:
-    """Assign beats to `TYPES` types by k-medians in latent space, and return the type of each.
+    """Assign usual beats to types, numbered from 0 on, by k-medians in latent space.
 
     It begins at the median and goes outwards: each further start is at the 95th percentile of the
-    distances to those before, which leaves the few that lie farthest alone.
+    distances to those before, which leaves the few that lie farthest alone. Types of too few beats,
+    and those that are not apart from a larger one, are given up, and theirs go to the others.
     """
     centres = _median(z)[None]
     far = int(0.95 * (len(z) - 1))
     while len(centres) < TYPES:
         order = torch.sort(_distances(z, centres).min(dim=1).values, stable=True).indices
         centres = torch.cat([centres, z[order[far]][None]])
+    centres, label = _medians(z, centres)
+    counts = torch.bincount(label, minlength=TYPES)
+    kept: list[int] = []
+    for i in torch.sort(counts, descending=True, stable=True).indices.tolist():
+        enough = not kept or counts[i] >= LEAST_SHARE * len(z)
+        if enough and all(_are_apart(z[label == i], z[label == j]) for j in kept):
+            kept.append(i)
+    return _medians(z, centres[kept])[1]
+
+
+def _medians(z: torch.Tensor, centres: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Move centres to the medians of the points nearest to them; return them and the nearest."""
     label = _distances(z, centres).argmin(dim=1)
     for _ in range(_ROUNDS):
         moved = torch.stack(
-            [_median(z[label == i]) if (label == i).any() else centres[i] for i in range(TYPES)]
+            [_median(z[label == i]) if (label == i).any() else one for i, one in enumerate(centres)]
         )
         if torch.equal(moved, centres):
             break
         centres = moved
         label = _distances(z, centres).argmin(dim=1)
-    return label
+    return centres, label
+
+
+def _are_apart(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Tell whether two sets of points are apart along the line between their medians."""
+    line = _median(one) - _median(other)
+    distance = float(line.norm())
+    if not distance:
+        return False
+    spread = 0.0
+    for points in (one, other):
+        along = points @ line / distance
+        spread += 1.4826 * float(_median((along - _median(along)).abs()))
+    return distance > APART * spread
 
 
 def _distances(z: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:

@@ -26,6 +26,10 @@ _BUNDLE = 16
 PARTS = ("shape", "timing", "amplitude")
 
 
+#: Weight of what the network leaves of a QRS complex, as an energy, beside the typical beat's.
+RESIDUAL = 0.5
+
+
 class Scored(NamedTuple):
     """Scores of beats, NumPy or CuPy; NaN where a beat has none.
 
@@ -135,10 +139,16 @@ def _score(
     of_type, of_network, other_p, no_p = surprise(
         ((seen.logs - profile.middle) / profile.deviation).double()
     ).unbind(dim=1)
-    qrs = torch.hypot(of_type, of_network)
-    # The part of it that the typical beat at another height would explain.
-    amplitude = seen.gain * of_type.square() / qrs
-    shape = qrs - amplitude + torch.maximum(other_p, no_p)
+    p_wave = torch.maximum(other_p, no_p)
+    # Of things that have little to do with each other the squares add up. Of what the network
+    # leaves half is taken, for some of it is the distance from the typical beat once more.
+    qrs = of_type.square() + RESIDUAL * of_network.square()
+    p = p_wave.square()
+    whole = torch.sqrt(qrs + p)
+    # The share that the typical QRS complex at another height would explain, and of the P wave's as
+    # much, for it grows with the QRS complex.
+    amplitude = seen.gain * (qrs + torch.minimum(qrs, p)) / whole
+    shape = whole - amplitude
     return torch.stack([shape, surprise(early), amplitude], dim=1).float(), z
 
 

@@ -6,22 +6,24 @@ import math
 
 import numpy as np
 
-#: Held-out beats below which the training beats help to set the threshold.
+#: Beats on time in the held-out part below which those of the training part help to set the
+#: threshold.
 FEWEST_HELD_OUT = 20
 
-#: Robust standard deviations of the log score that a beat may lie above the median: the usual
-#: limit of a modified z-score (Iglewicz B, Hoaglin DC. How to Detect and Handle Outliers. ASQC
-#: Basic References in Quality Control 16, 1993).
-DEVIATIONS = 3.5
+#: Robust standard deviations that a beat's score may lie above the median. A score is a sum of
+#: surprises, whose tail is long: the usual 3.5 of a modified z-score (Iglewicz B, Hoaglin DC. How
+#: to Detect and Handle Outliers. ASQC Basic References in Quality Control 16, 1993) would flag one
+#: usual beat in twenty.
+DEVIATIONS = 9.0
 
 
 def robust_threshold(scores: np.ndarray) -> float:
-    """Return ``exp(m + DEVIATIONS * 1.4826 * MAD)`` of the log scores, m being their median.
+    """Return ``m + DEVIATIONS * 1.4826 * MAD`` of some scores, m being their median.
 
     Parameters
     ----------
     scores
-        Positive scores, float32 of shape (n_beats,), one or more.
+        float32 of shape (n_beats,), one or more.
 
     Returns
     -------
@@ -29,10 +31,10 @@ def robust_threshold(scores: np.ndarray) -> float:
         The threshold, a number that float32 represents. Up to half of the beats may be anomalies
         before it follows them.
     """
-    logs = np.log(np.maximum(scores.astype(np.float64), np.finfo(np.float32).tiny))
-    median = np.median(logs)
-    deviation = 1.4826 * np.median(np.abs(logs - median))
-    return float(np.float32(np.exp(median + DEVIATIONS * deviation)))
+    exact = scores.astype(np.float64)
+    median = np.median(exact)
+    deviation = 1.4826 * np.median(np.abs(exact - median))
+    return float(np.float32(median + DEVIATIONS * deviation))
 
 
 def alarm_threshold(scores: np.ndarray, seconds: float, alarms_per_hour: float) -> float:

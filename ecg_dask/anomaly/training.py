@@ -39,7 +39,7 @@ class Rows(NamedTuple):
         The beats as the network sees them, float32 (n, n_leads, LENGTH).
     runs
         Names of their records in order, with the number of beats of each.
-    train, usual, sample
+    train, on_time, usual, sample
         bool (n,), on the host: which are of the training part, and as in `Context`.
     early
         As in `Context`, float64 (n,).
@@ -50,6 +50,7 @@ class Rows(NamedTuple):
     inputs: Any
     runs: tuple[tuple[str, int], ...]
     train: np.ndarray
+    on_time: np.ndarray
     usual: np.ndarray
     sample: np.ndarray
     early: np.ndarray
@@ -81,12 +82,15 @@ class Scores(NamedTuple):
     ----------
     train, held_out
         Score, float32 (n,), of the training part and of the held-out part.
+    on_time
+        bool (n,), for both: which of them come on time.
     rr_s
         As in `Rows`.
     """
 
     train: np.ndarray
     held_out: np.ndarray
+    on_time: tuple[np.ndarray, np.ndarray]
     rr_s: tuple[np.ndarray, np.ndarray]
 
 
@@ -116,8 +120,8 @@ def train(
         Seed of everything random.
     alarms_per_hour
         Anomalies that the held-out part may have, an hour of its time. None: the threshold is
-        ``exp(median + 3.5 * 1.4826 * MAD)`` of the held-out beats' log scores. With fewer than 20
-        complete held-out beats, the training beats help to set it in either case.
+        ``median + 9 * 1.4826 * MAD`` of the scores of the held-out beats that come on time. With
+        fewer than 20 of these, the training beats help to set it in either case.
 
     Returns
     -------
@@ -247,6 +251,7 @@ def take_rows(
         inputs=selected(inputs, finite),
         runs=runs_of(context.runs, kept),
         train=here.train[kept],
+        on_time=context.on_time[kept],
         usual=context.usual[kept],
         sample=context.sample[kept],
         early=context.early[kept],
@@ -334,7 +339,7 @@ def fit_model(
     usual = np.concatenate([part.usual for part in parts])
     n_train, step = int(usual.sum()), _step(begins)
     if n_train < 2:
-        note = f"Not trained: {n_train} usual beats to train on, 2 or more are needed."
+        note = f"Not trained: {n_train} usual beats of the training part, 2 or more are needed."
         return replace(model, n_train=n_train, notes=(note,))
     notes = (f"Trained on one in {step} of {begins[-1]:,} beats.",) if step > 1 else ()
     some = [part.inputs for part in parts if len(part.inputs)]
@@ -357,8 +362,9 @@ def fit_model(
 def score_rows(rows: Rows, usual: Mapping[str, Profile], model: Model) -> Scores:
     """Score the complete beats of a partition."""
     scored = score_inputs(rows.inputs, rows.early, rows.runs, model.network, usual)
-    host = on_host(scored.score)
-    return Scores(host[rows.train], host[~rows.train], rows.rr_s)
+    score, train = on_host(scored.score), rows.train
+    on_time = rows.on_time[train], rows.on_time[~train]
+    return Scores(score[train], score[~train], on_time, rows.rr_s)
 
 
 def calibrate(
@@ -377,23 +383,33 @@ def calibrate(
     alarms_per_hour
         Anomalies allowed in an hour, or None.
     """
-    scores = np.concatenate([part.held_out for part in parts])
-    n_held_out = len(scores)
+    train, held_out = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("train", "held_out")
+    )
+    model = replace(model, n_held_out=len(held_out))
+    finite = np.isfinite(train), np.isfinite(held_out)
+    if not (finite[0].any() or finite[1].any()):
+        return replace(model, threshold_rule="none: there are no scores")
+    if alarms_per_hour is None:
+        on_time = [np.concatenate([part.on_time[i] for part in parts]) for i in range(2)]
+        usual = [known & punctual for known, punctual in zip(finite, on_time, strict=True)]
+        scores, source = held_out[usual[1]], "held-out beats that come on time"
+        if len(scores) < FEWEST_HELD_OUT:
+            scores = np.concatenate([scores, train[usual[0]]])
+            source = "beats that come on time, training beats among them"
+        if not len(scores):
+            scores, source = np.concatenate([train[finite[0]], held_out[finite[1]]]), "beats"
+        threshold = robust_threshold(scores)
+        rule = f"median + {DEVIATIONS:g} * 1.4826 * MAD of the scores of {len(scores)} {source}"
+        return replace(model, threshold=threshold, threshold_rule=rule)
+    scores, source = held_out[finite[1]], "held-out beats"
     intervals = [part.rr_s[1] for part in parts]
-    source = f"{n_held_out} complete held-out beats"
-    if n_held_out < FEWEST_HELD_OUT:
-        scores = np.concatenate([scores, *(part.train for part in parts)])
+    if len(held_out) < FEWEST_HELD_OUT:
+        scores = np.concatenate([scores, train[finite[0]]])
+        source = "beats, training beats among them"
         intervals += [part.rr_s[0] for part in parts]
-        source = f"{len(scores)} complete beats, training beats among them"
     # This sum is exact, and so does not depend on the partitions.
     seconds = math.fsum(interval for some in intervals for interval in some)
-    scores = scores[np.isfinite(scores)]
-    if not scores.size:
-        return replace(model, n_held_out=n_held_out, threshold_rule="none: there are no scores")
-    if alarms_per_hour is None:
-        threshold = robust_threshold(scores)
-        rule = f"exp(median + {DEVIATIONS:g} * 1.4826 * MAD) of the log scores of {source}"
-    else:
-        threshold = alarm_threshold(scores, seconds, alarms_per_hour)
-        rule = f"at most {alarms_per_hour:g} an hour above it, of {source} in {seconds:.0f} s"
-    return replace(model, threshold=threshold, threshold_rule=rule, n_held_out=n_held_out)
+    threshold = alarm_threshold(scores, seconds, alarms_per_hour)
+    rule = f"at most {alarms_per_hour:g} an hour above it, of {len(scores)} {source}"
+    return replace(model, threshold=threshold, threshold_rule=f"{rule} in {seconds:.0f} s")
