@@ -85,8 +85,9 @@ def test_views_are_those_of_obvious_loops() -> None:
         energies = [min(distances), (left**2).mean(), other, other / own]
         np.testing.assert_allclose(found.logs[beat], np.log(np.add(energies, FAINT)), rtol=1e-4)
         gain = (near * qrs).sum() / (near**2).sum()
-        explained = (gain - 1) ** 2 * (near**2).sum() / ((qrs - near) ** 2).sum()
-        assert found.gain[beat] == pytest.approx(min(explained, 1), rel=1e-3)
+        rest = [((qrs - gain * near) ** 2).mean(), ((p - gain * typical) ** 2).mean()]
+        expected = np.clip(1 - np.divide(rest, [min(distances), other]), 0, 1)
+        np.testing.assert_allclose(found.explained[beat], expected, rtol=1e-3, atol=1e-4)
 
 
 def test_surprises_are_logarithms_of_chances() -> None:

@@ -83,12 +83,13 @@ class Views(NamedTuple):
         Logarithms of energies, (n_beats, 4): QRS against the nearest typical beat; QRS against
         what the network makes of it; P wave against the typical one; the same, as a share of the
         P wave's own energy, which tells a P wave that is missing.
-    gain
-        Share of the first that a change of height explains, (n_beats,).
+    explained
+        Shares of the first and the third energy that go when the typical beat is made as high as
+        the QRS complex is, (n_beats, 2).
     """
 
     logs: torch.Tensor
-    gain: torch.Tensor
+    explained: torch.Tensor
 
 
 def regions(window: tuple[float, float]) -> Regions:
@@ -125,12 +126,16 @@ def views(x: torch.Tensor, y: torch.Tensor, profile: Profile, where: Regions) ->
     nearest_type = types[nearest]
     energy = nearest_type.square().sum(dim=(1, 2)) + FAINT
     gain = (nearest_type * qrs).sum(dim=(1, 2)) / energy
-    explained = (gain - 1).square() * energy / ((qrs - nearest_type).square().sum((1, 2)) + FAINT)
     left = (x - y - profile.residual)[..., where.qrs].square().mean(dim=(1, 2))
     p, typical = _centred(x[..., where.p]), _centred(profile.wave[..., where.p])
     other = (p - typical).square().mean(dim=(1, 2))
     own = p.square().mean(dim=(1, 2)) + NO_P * typical.square().mean() + FAINT
     energies = torch.stack([distance, left, other, other / own], dim=1)
+    # What is left of the two when the typical beat is made as high.
+    gain = gain[:, None, None]
+    rest = (qrs - gain * nearest_type), p - gain * typical
+    left_over = torch.stack([part.square().mean(dim=(1, 2)) for part in rest], dim=1)
+    explained = 1 - left_over / (torch.stack([distance, other], dim=1) + FAINT)
     return Views((energies + FAINT).log(), explained.clamp(0, 1))
 
 

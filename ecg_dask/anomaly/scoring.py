@@ -145,9 +145,9 @@ def _score(
     qrs = of_type.square() + RESIDUAL * of_network.square()
     p = p_wave.square()
     whole = torch.sqrt(qrs + p)
-    # The share that the typical QRS complex at another height would explain, and of the P wave's as
-    # much, for it grows with the QRS complex.
-    amplitude = seen.gain * (qrs + torch.minimum(qrs, p)) / whole
+    # The share that the typical beat, as high as this one, would explain.
+    of_qrs, of_p = seen.explained.unbind(dim=1)
+    amplitude = of_qrs * (qrs + of_p * p) / whole
     shape = whole - amplitude
     return torch.stack([shape, surprise(early), amplitude], dim=1).float(), z
 

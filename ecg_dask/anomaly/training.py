@@ -21,7 +21,7 @@ from .inputs import check_alike, model_inputs, selected
 from .model import Model
 from .profile import Profile, profiles
 from .scoring import score_inputs
-from .threshold import DEVIATIONS, FEWEST_HELD_OUT, alarm_threshold, robust_threshold
+from .threshold import ABOVE_MEDIAN, FEWEST_HELD_OUT, alarm_threshold, robust_threshold
 
 #: Latent dimensions when none are asked for.
 LATENT = 8
@@ -120,8 +120,8 @@ def train(
         Seed of everything random.
     alarms_per_hour
         Anomalies that the held-out part may have, an hour of its time. None: the threshold is
-        ``median + 9 * 1.4826 * MAD`` of the scores of the held-out beats that come on time. With
-        fewer than 20 of these, the training beats help to set it in either case.
+        12 above the median score of the held-out beats that come on time. With fewer than 20 of
+        these, the training beats help to set it in either case.
 
     Returns
     -------
@@ -400,7 +400,7 @@ def calibrate(
         if not len(scores):
             scores, source = np.concatenate([train[finite[0]], held_out[finite[1]]]), "beats"
         threshold = robust_threshold(scores)
-        rule = f"median + {DEVIATIONS:g} * 1.4826 * MAD of the scores of {len(scores)} {source}"
+        rule = f"median + {ABOVE_MEDIAN:g} of the scores of {len(scores)} {source}"
         return replace(model, threshold=threshold, threshold_rule=rule)
     scores, source = held_out[finite[1]], "held-out beats"
     intervals = [part.rr_s[1] for part in parts]
