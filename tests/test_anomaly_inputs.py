@@ -97,6 +97,23 @@ def test_a_larger_beat_stays_larger() -> None:
     np.testing.assert_allclose(found[1], 3 * found[0], rtol=1e-5, atol=1e-5)
 
 
+def test_the_next_beat_is_no_part_of_one() -> None:
+    waves = make_waves(3)
+    early = waves.copy()
+    # The next R peak 0.4 s behind this one; its QRS complex begins 0.1 s before.
+    early[..., round((0.25 + 0.31) * 250) :] += 5
+    scale, next_s = np.ones(3, np.float32), np.full(3, 0.4)
+    found = model_inputs(early, scale, 250.0, WINDOW, next_s)
+    np.testing.assert_array_equal(found, model_inputs(waves, scale, 250.0, WINDOW, next_s))
+    last = int((0.25 + 0.3) / 0.7 * LENGTH - 0.5)
+    assert (found[..., last:] == found[..., last, None]).all()
+    assert (found[..., last - 1] != found[..., last]).all()
+    # Beats far away, and unknown ones, change nothing.
+    for far in (0.7, np.nan):
+        same = model_inputs(waves, scale, 250.0, WINDOW, np.full(3, far))
+        np.testing.assert_array_equal(same, inputs(waves, 250.0))
+
+
 def test_flat_beats_are_zero_and_nothing_hides_what_is_not_finite() -> None:
     waves = make_waves(5)
     waves[1] = 0

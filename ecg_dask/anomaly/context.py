@@ -15,6 +15,7 @@ from dask.delayed import Delayed, delayed
 from scipy.ndimage import median_filter, percentile_filter
 
 from ..beats import one_layer
+from .inputs import model_inputs
 
 #: Beats of the running rhythm, about 25 s, whose median outlasts fifteen early beats in a row; and
 #: beats, about 50 s, by which the spread of the intervals and the longest usual ones are judged.
@@ -50,8 +51,9 @@ class Told(NamedTuple):
         Names of its records in their order, with the number of rows of each.
     height
         Absolute amplitudes, float32 of shape (n_beats,).
-    rr_s
-        Seconds from the beat before, float64 of shape (n_beats,), NaN where unknown.
+    rr_s, next_s
+        Seconds from the beat before, and to the next, float64 of shape (n_beats,), NaN where
+        unknown.
     complete, train
         Which beats are complete, and which are of the training part, bool of shape (n_beats,).
     """
@@ -59,6 +61,7 @@ class Told(NamedTuple):
     runs: tuple[tuple[str, int], ...]
     height: npt.NDArray[np.float32]
     rr_s: Floats
+    next_s: Floats
     complete: Mask
     train: Mask
 
@@ -73,6 +76,8 @@ class Context(NamedTuple):
     scale
         Median height of the record's complete beats, 1 where that is not positive, float32 of shape
         (n_beats,), in the unit of the waves.
+    next_s
+        As in `Told`.
     early
         How early each beat comes, in robust units, float64 of shape (n_beats,); 0 where unknown.
     on_time
@@ -85,6 +90,7 @@ class Context(NamedTuple):
 
     runs: tuple[tuple[str, int], ...]
     scale: npt.NDArray[np.float32]
+    next_s: Floats
     early: Floats
     on_time: Mask
     usual: Mask
@@ -92,7 +98,7 @@ class Context(NamedTuple):
 
 
 #: Of a partition without rows.
-NO_CONTEXT = Context((), np.empty(0, np.float32), np.empty(0), *(np.empty(0, bool),) * 3)
+NO_CONTEXT = Context((), np.empty(0, np.float32), *(np.empty(0),) * 2, *(np.empty(0, bool),) * 3)
 
 
 def told(table: Any) -> Told:
@@ -102,6 +108,7 @@ def told(table: Any) -> Told:
         runs=tuple((name, sum(1 for _ in rows)) for name, rows in groupby(records)),
         height=np.abs(table["amplitude"].to_numpy(dtype=np.float32, na_value=np.nan)),
         rr_s=table["rr_prev_s"].to_numpy(dtype=np.float64, na_value=np.nan),
+        next_s=table["rr_next_s"].to_numpy(dtype=np.float64, na_value=np.nan),
         complete=table["complete"].to_numpy(dtype=bool),
         train=(table["split"] == "train").to_numpy(dtype=bool),
     )
@@ -130,8 +137,8 @@ def contexts(parts: Sequence[Told]) -> list[Context]:
             punctual[i][rows] = on_time[at:stop]
             usual[i][rows], sample[i][rows] = kept[at:stop], some[at:stop]
             at = stop
-    runs = [part.runs for part in parts]
-    return list(map(Context, runs, scale, early, punctual, usual, sample))
+    runs, next_s = [part.runs for part in parts], [part.next_s for part in parts]
+    return list(map(Context, runs, scale, next_s, early, punctual, usual, sample))
 
 
 def delayed_contexts(tables: Sequence[Delayed]) -> Delayed:
@@ -212,3 +219,24 @@ def split_runs(rows: Any, runs: Sequence[tuple[str, int]]) -> list[tuple[str, An
         parts.append((name, rows[start : start + count]))
         start += count
     return parts
+
+
+def inputs_of(
+    waves: Any, context: Context, rows: Any, fs: float, window: tuple[float, float]
+) -> Any:
+    """Return some beats of a partition as the network sees them; see `model_inputs`.
+
+    Parameters
+    ----------
+    waves
+        Waves of these beats.
+    context
+        Of the partition.
+    rows
+        Mask or numbers, on the host, of the beats in the partition.
+    fs
+        Sampling rate in Hz.
+    window
+        Seconds before and after the beat.
+    """
+    return model_inputs(waves, context.scale[rows], fs, window, context.next_s[rows])

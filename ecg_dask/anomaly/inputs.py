@@ -18,6 +18,9 @@ from ..errors import InputError
 #: Points that a window is resampled to, a power of two.
 LENGTH = 128
 
+#: A QRS complex begins so many seconds before its R peak, or earlier when it is wide.
+ONSET_S = 0.1
+
 #: Height that a record's typical beat has for the network; its standard deviation is then near 1.
 HEIGHT = 4.0
 
@@ -87,10 +90,14 @@ def selected(array: Any, mask: np.ndarray) -> Any:
     return array[namespace(array).asarray(mask)]
 
 
-def model_inputs(waves: Any, scale: Any, fs: float, window: tuple[float, float]) -> Any:
+def model_inputs(
+    waves: Any, scale: Any, fs: float, window: tuple[float, float], next_s: Any = None
+) -> Any:
     """Resample waves to `LENGTH` points, take their mean out, and scale them by record.
 
     The scale is the record's and not the beat's: a beat that is larger than the others stays so.
+    From the onset of the next beat on, the point before it is repeated: an early beat is no part of
+    the one before.
 
     Parameters
     ----------
@@ -102,6 +109,9 @@ def model_inputs(waves: Any, scale: Any, fs: float, window: tuple[float, float])
         Sampling rate in Hz.
     window
         Seconds before and after the beat.
+    next_s
+        Seconds to the next beat, float64 of shape (n_beats,), on the host, NaN where unknown; None
+        where no next beat matters.
 
     Returns
     -------
@@ -119,9 +129,25 @@ def model_inputs(waves: Any, scale: Any, fs: float, window: tuple[float, float])
         y = xp.zeros((*waves.shape[:2], LENGTH), dtype=xp.float32)
         for tap in range(index.shape[0]):
             y += xp.take(x, index[tap], axis=-1) * weight[tap]
+        if next_s is not None:
+            _end_before_next(y, next_s, window)
         y -= _row_mean(y)
         y *= xp.float32(HEIGHT)
         return y
+
+
+def _end_before_next(y: Any, next_s: Any, window: tuple[float, float]) -> None:
+    """Repeat the last point before the onset of the next beat, in place."""
+    xp = namespace(y)
+    before_s, after_s = window
+    step_s = (before_s + after_s) / LENGTH
+    last = np.floor((before_s + np.asarray(next_s) - ONSET_S) / step_s - 0.5)
+    last = np.clip(np.where(np.isnan(last), LENGTH, last), 0, LENGTH - 1).astype(np.int64)
+    (cut,) = np.nonzero(last < LENGTH - 1)
+    if len(cut):
+        point = np.minimum(np.arange(LENGTH), last[cut, None])
+        rows = xp.asarray(cut)
+        y[rows] = xp.take_along_axis(y[rows], xp.asarray(point)[:, None, :], axis=2)
 
 
 def _row_mean(x: Any) -> Any:

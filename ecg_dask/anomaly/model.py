@@ -18,8 +18,8 @@ from ..arrays import namespace, on_host
 from ..beats import Beats, one_layer
 from ..errors import InputError
 from ..gpu.pool import told_when_full
-from .context import NO_CONTEXT, Context, delayed_contexts, runs_of, split_runs
-from .inputs import LENGTH, check_alike, model_inputs, selected
+from .context import NO_CONTEXT, Context, delayed_contexts, inputs_of, runs_of, split_runs
+from .inputs import LENGTH, check_alike, selected
 from .profile import Profile, profiles
 from .scoring import score_partition
 from .vae import Network
@@ -219,9 +219,7 @@ def _sampled(
 ) -> list[tuple[str, Any]]:
     """Return the beats of one partition that its records' statistics are made of."""
     context = known[number]
-    inputs = model_inputs(
-        selected(waves, context.sample), context.scale[context.sample], fs, window
-    )
+    inputs = inputs_of(selected(waves, context.sample), context, context.sample, fs, window)
     finite = on_host(namespace(inputs).isfinite(inputs).all(axis=(1, 2)))
     kept = context.sample.copy()
     kept[kept] = finite

@@ -17,6 +17,10 @@ from .vae import VAE, Network
 #: the R peak. The PR interval is at most 0.2 s.
 QRS_S, P_S = (-0.042, 0.078), (-0.25, -0.042)
 
+#: Beats are compared over their mean up to here: no beat follows so soon. The network's input is
+#: over the mean of the whole window, which the next beat shifts where it is early.
+LEVEL_S = 0.2
+
 #: Typical beats that a record has at most, and the share of its usual beats that each needs.
 TYPES, LEAST_SHARE = 4, 0.1
 
@@ -38,10 +42,11 @@ LEAST_DEVIATION = 0.02
 
 
 class Regions(NamedTuple):
-    """Points of the network's input that the QRS complex and the P wave take."""
+    """Points of the network's input that the QRS complex and the P wave take, and their level."""
 
     qrs: slice
     p: slice
+    level: slice
 
 
 class Profile(NamedTuple):
@@ -103,7 +108,7 @@ def regions(window: tuple[float, float]) -> Regions:
         start = min(max(start, 0), LENGTH - 2)
         return slice(start, min(max(stop, start + 2), LENGTH))
 
-    return Regions(points(QRS_S), points(P_S))
+    return Regions(points(QRS_S), points(P_S), points((-before_s, LEVEL_S)))
 
 
 def views(x: torch.Tensor, y: torch.Tensor, profile: Profile, where: Regions) -> Views:
@@ -120,6 +125,7 @@ def views(x: torch.Tensor, y: torch.Tensor, profile: Profile, where: Regions) ->
     where
         The regions.
     """
+    x, y = _levelled(x, where), _levelled(y, where)
     qrs = x[..., where.qrs]
     types = profile.types[..., where.qrs]
     distance, nearest = (qrs[:, None] - types).square().mean(dim=(2, 3)).min(dim=1)
@@ -154,6 +160,7 @@ def profile_of(x: torch.Tensor, vae: VAE, where: Regions) -> Profile:
     z, _ = vae.encode(x)
     y = vae.decode(z)
     label = _assigned(z)
+    x, y = _levelled(x, where), _levelled(y, where)
     types = torch.stack([_median(x[label == i]) for i in range(int(label.max()) + 1)])
     profile = Profile(types, _median(x), _median(x - y), types.new_zeros(4), types.new_ones(4))
     logs = views(x, y, profile, where).logs
@@ -250,6 +257,10 @@ def _distances(z: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
 def _median(values: torch.Tensor) -> torch.Tensor:
     """Return the lower median over the first axis, which is one of the values."""
     return values.sort(dim=0).values[(len(values) - 1) // 2]
+
+
+def _levelled(waves: torch.Tensor, where: Regions) -> torch.Tensor:
+    return waves - waves[..., where.level].mean(dim=-1, keepdim=True)
 
 
 def _centred(waves: torch.Tensor) -> torch.Tensor:

@@ -10,8 +10,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from ..arrays import data_frame, namespace, on_gpu, text_column
-from .context import Context
-from .inputs import model_inputs
+from .context import Context, inputs_of
 from .profile import Profile, Regions, regions, views
 from .vae import VAE, Network
 
@@ -197,7 +196,7 @@ def score_partition(
         for start in range(0, len(rows), bundle):
             some = rows[start : start + bundle]
             chosen = xp.asarray(some)
-            inputs = model_inputs(waves[chosen], context.scale[some], fs, network.window)
+            inputs = inputs_of(waves[chosen], context, some, fs, network.window)
             alone = [(name, len(some))]
             scored = score_inputs(inputs, context.early[some], alone, network, profiles)
             parts[chosen], z[chosen] = scored

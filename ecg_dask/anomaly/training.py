@@ -15,9 +15,9 @@ from ..arrays import namespace, on_gpu, on_host
 from ..beats import Beats, one_layer
 from ..errors import InputError
 from ..gpu.pool import told_when_full
-from .context import Context, delayed_contexts, runs_of, split_runs, told
+from .context import Context, delayed_contexts, inputs_of, runs_of, split_runs, told
 from .fit import fit
-from .inputs import check_alike, model_inputs, selected
+from .inputs import check_alike, selected
 from .model import Model
 from .profile import Profile, profiles
 from .scoring import score_inputs
@@ -242,7 +242,7 @@ def take_rows(
     xp = namespace(waves)
     context, here = known[number], told(table)
     kept = here.complete.copy()
-    inputs = model_inputs(selected(waves, kept), context.scale[kept], fs, window)
+    inputs = inputs_of(selected(waves, kept), context, kept, fs, window)
     # Finite samples can still overflow; such beats are scored as null and teach nothing.
     finite = on_host(xp.isfinite(inputs).all(axis=(1, 2)))
     kept[kept] = finite
