@@ -18,7 +18,6 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import NearestNeighbors
 
 import ecg_dask
-from ecg_dask.anomaly.vae import network_from
 
 #: Weight of the prematurity beside the isolation forest's score.
 PREMATURITY_WEIGHT = 0.3
@@ -92,7 +91,7 @@ def plain_vae(model: ecg_dask.Model, beats: Floats) -> Floats:
     """Return the mean squared error of the trained autoencoder's reconstruction, and no more."""
     if not model.weights:
         return np.full(len(beats), np.nan)
-    network: Any = network_from(model.weights, model.n_leads, model.latent, "cpu")
+    network: Any = model.network.on(model.n_leads, "cpu")
     with torch.no_grad():
         x = torch.tensor(beats)[:, None]
         mean, _ = network.encode(x)

@@ -14,7 +14,7 @@ import pandas as pd
 from accuracy_rows import pair
 
 import ecg_dask
-from ecg_dask.anomaly.inputs import heights, model_inputs, record_scales, row_scales
+from ecg_dask.anomaly.context import contexts, inputs_of, told
 from ecg_dask.arrays import on_host
 from ecg_dask.evaluation import flutter_spans
 from ecg_dask.readers.wfdb_records import BEAT_SYMBOLS, read_annotations
@@ -152,7 +152,7 @@ def read_record(path: Path, device: str) -> Record:
     beats = ecg_dask.find_beats(recording).persist()
     parts = dask.compute(*beats.partitions())
     table = pd.concat([on_host(rows) for rows, _ in parts], ignore_index=True)
-    scale = row_scales(table, record_scales([heights(table)]))
+    (context,) = contexts([told(table)])
     waves = np.concatenate([on_host(block) for _, block in parts])
     annotations = read_annotations(path)
     label, missed, missed_label = labels(
@@ -165,7 +165,7 @@ def read_record(path: Path, device: str) -> Record:
         name=path.name,
         beats=beats,
         table=table,
-        points=model_inputs(waves, scale, beats.fs, beats.window)[:, 0],
+        points=inputs_of(waves, context, slice(None), beats.fs, beats.window)[:, 0],
         label=label,
         missed=missed,
         missed_label=missed_label,

@@ -103,8 +103,8 @@ def by_model(model: ecg_dask.Model, records: Sequence[Record], seed: int) -> Ite
     score = column("score")
     yield Scored(OURS, seed, score, [table["anomaly"].to_numpy(dtype=bool) for table in tables])
     for part in PARTS:
-        if part in tables[0]:
-            alone = column(part)
+        if f"score_{part}" in tables[0]:
+            alone = column(f"score_{part}")
             rest = [total - one for total, one in zip(score, alone, strict=True)]
             yield Scored(part, seed, alone, kind="part")
             yield Scored(f"without {part}", seed, rest, kind="part")

@@ -57,12 +57,14 @@ def count(beats: tuple[Any, Any]) -> int:
 def train(beats: tuple[Any, Any], epochs: int) -> Any:
     """Fit the model on the training beats, and set its threshold on the held-out ones."""
     from ecg_dask import Detector, Model
-    from ecg_dask.anomaly.inputs import heights, record_scales
+    from ecg_dask.anomaly.context import contexts, told
     from ecg_dask.anomaly.training import (
         LATENT,
         calibrate,
         fit_model,
+        profiles_of,
         running_counts,
+        sampled,
         score_rows,
         take_rows,
         training_rows,
@@ -70,27 +72,31 @@ def train(beats: tuple[Any, Any], epochs: int) -> Any:
 
     table, waves = beats
     window = Detector().before_s, Detector().after_s
-    rows = take_rows(table, waves, record_scales([heights(table)]), FS, window)
+    rows = take_rows(table, waves, contexts([told(table)]), 0, FS, window)
     begins = running_counts([int(rows.train.sum())])
     untrained = Model(weights={}, window=window, n_leads=1, latent=LATENT, seed=0, epochs=epochs)
     model = fit_model([training_rows(rows, begins, 0)], begins, [0], untrained, epochs)
-    return calibrate(model, [score_rows(rows, model)], None)
+    usual = profiles_of([sampled(rows)], model)
+    return calibrate(model, [score_rows(rows, usual, model)], None)
 
 
 def score(beats: tuple[Any, Any], model: Any) -> int:
     """Score every beat, and return how many are anomalies."""
-    from ecg_dask.anomaly.inputs import heights, record_scales
+    from ecg_dask.anomaly.context import contexts, told
+    from ecg_dask.anomaly.model import sampled
+    from ecg_dask.anomaly.profile import profiles
     from ecg_dask.anomaly.scoring import score_partition
 
     table, waves = beats
+    known = contexts([told(table)])
+    usual = profiles([sampled(waves, known, 0, FS, model.window)], model.network)
     scored = score_partition(
         table,
         waves,
-        record_scales([heights(table)]),
+        known[0],
+        usual,
         fs=FS,
-        window=model.window,
-        weights=model.weights,
-        latent=model.latent,
+        network=model.network,
         threshold=model.threshold,
     )
     arrived(scored, waves)

@@ -239,9 +239,9 @@ class TellsParts:
     weights: dict = {}  # noqa: RUF012
 
     def score(self, beats):
-        parts = {"shape": [1.0, 2, 3, np.nan], "timing": [0.5, 0, 4, np.nan]}
+        parts = {"score_shape": [1.0, 2, 3, np.nan], "score_timing": [0.5, 0, 4, np.nan]}
         table = pd.DataFrame(parts)
-        table["score"] = table["shape"] + table["timing"]
+        table["score"] = table["score_shape"] + table["score_timing"]
         table["anomaly"] = table["score"] > 5
         return dd.from_pandas(table, npartitions=1)
 

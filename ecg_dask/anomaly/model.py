@@ -114,7 +114,7 @@ class Model:
         pairs = beats.partitions()
         known = delayed_contexts([table for table, _ in pairs])
         samples = [
-            delayed(_sampled)(waves, known, i, beats.fs, self.window)
+            delayed(sampled)(waves, known, i, beats.fs, self.window)
             for i, (_, waves) in enumerate(pairs)
         ]
         usual = delayed(_profiles)(samples, model)
@@ -214,7 +214,7 @@ class Model:
 
 
 @told_when_full
-def _sampled(
+def sampled(
     waves: Any, known: Sequence[Context], number: int, fs: float, window: tuple[float, float]
 ) -> list[tuple[str, Any]]:
     """Return the beats of one partition that its records' statistics are made of."""
