@@ -1,4 +1,4 @@
-"""Loops over samples and over beats, written twice: for the CPU and for CUDA.
+"""Loops over samples, beats and cells, written twice: for the CPU and for CUDA.
 
 Each function takes arrays of one library and runs there. A missing sample (NaN) ends a run of
 samples, as the record's ends do: no sum or search over samples crosses it. All sums are direct, in
@@ -14,6 +14,21 @@ from typing import Any
 import numpy as np
 
 from ..arrays import on_gpu
+from .spans import noisy, plateaus, rails
+
+__all__ = [
+    "candidates",
+    "choose",
+    "crests",
+    "energy_crests",
+    "levels",
+    "look",
+    "merits",
+    "noisy",
+    "plateaus",
+    "rails",
+    "response",
+]
 
 
 def _twin(array: Any) -> Any:

@@ -7,13 +7,14 @@ judged, so that the spans do not depend on how the recording is cut into blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import namespace, on_gpu, on_host
+from .. import kernels
+from ..arrays import namespace, on_host
+from ..kernels.rules import PER_CELL
 from .runs import (
     CUT,
     FLAT,
@@ -30,7 +31,7 @@ from .runs import (
 
 #: Length of a sub-cell, of which a quarter of a second has eight: a crest of energy each.
 SUB_CELL_S = 1 / 32
-SUB_CELLS = 8
+SUB_CELLS = PER_CELL
 
 #: An amplifier's limit is sought among the extremes of so many seconds on either side.
 LIMIT_S = 5.0
@@ -53,9 +54,6 @@ QUIET = 0.18
 RHYTHM_S, REGULARITY = (0.16, 0.41), 0.3
 #: What is fainter than this, as a share of the loudest within `PAUSE_S`, is a pause and not noise.
 FAINT, PAUSE_S = 0.1, 5.0
-#: Cells that are looked at together, which bounds the memory: on a CPU as many as its cache likes,
-#: on a GPU so many that each of its dozens of kernels has something to do.
-_SLAB, _SLAB_ON_GPU = 512, 32_768
 
 Integers = npt.NDArray[np.int64]
 
@@ -173,8 +171,8 @@ class _Cells:
         if part.size < low.size * SUB_CELLS:
             unseen = xp.full(low.size * SUB_CELLS - part.size, -1, dtype=part.dtype)
             part = xp.concatenate([part, unseen])
-        #: Energy by cells and sub-cells.
-        self.crests = part.reshape(low.size, SUB_CELLS)
+        #: Energy by sub-cells, those of each cell.
+        self.crests = part
 
     def runs(self, mask: Any, reason: int) -> Runs:
         """Return the runs of own cells where `mask`, a value each own cell, holds."""
@@ -210,38 +208,6 @@ def _edges(mask: Any) -> tuple[Integers, Integers]:
     return edges[::2], edges[1::2]
 
 
-def _slabs(cells: Any) -> Iterator[Any]:
-    """Cut an array of cells into parts that are looked at together."""
-    size = _SLAB_ON_GPU if on_gpu(cells) else _SLAB
-    for i in range(0, cells.size, size):
-        yield cells[i : i + size]
-
-
-def _running(combine: Any, values: Any, width: int) -> Any:
-    """Combine each `width` neighbours along the last axis: ``width - 1`` values fewer."""
-    have = 1
-    while 2 * have <= width:
-        values = combine(values[..., :-have], values[..., have:])
-        have *= 2
-    rest = width - have
-    return combine(values[..., :-rest], values[..., rest:]) if rest else values
-
-
-def _of_cells(combine: Any, crests: Any) -> Any:
-    """Combine the sub-cells of each cell, neighbours first: faster than along so short an axis."""
-    values = crests.ravel()
-    while values.size > len(crests):
-        values = combine(values[::2], values[1::2])
-    return values
-
-
-def _around(cells: Any, radius: int, outside: float) -> Any:
-    """Return `cells` with `radius` more on either side."""
-    xp = namespace(cells)
-    fill = xp.full(radius, outside, dtype=cells.dtype)
-    return xp.concatenate([fill, cells, fill])
-
-
 def _missing(x: Any, first: int, core: tuple[int, int]) -> Runs:
     own = x[core[0] - first : core[1] - first]
     begin, end = _edges(own != own)
@@ -257,7 +223,7 @@ def _flat(cells: _Cells) -> Runs:
     same[1:] = still[1:] & still[:-1] & (cells.low[1:] == cells.low[:-1])
     own = slice(cells.start, cells.stop)
     if not still[own].any():
-        return cells.runs(still[own], FLAT)
+        return NO_RUNS
     goes_on = same[own].copy()
     goes_on[:1] = False
     begin = xp.flatnonzero(still[own] & ~goes_on) + cells.start
@@ -272,154 +238,46 @@ def _flat(cells: _Cells) -> Runs:
     after = xp.minimum(end, still.size - 1)
     # An end is told by the block that sees it: where the next cell does not go on.
     enters, leaves = ~same[begin], (end < still.size) & ~same[after]
-    n = cells.w.limit
-    rail = (enters & _beyond(cells, begin - n, level)) | (leaves & _beyond(cells, end, level))
+    before = begin - cells.w.limit
+    rail = (enters & _at_rail(cells, before, level)) | (leaves & _at_rail(cells, end, level))
     reason = np.where(on_host(rail), RAIL, FLAT).astype(np.int8)
     begin, end = on_host(begin) - cells.start, on_host(end) - cells.start
     return cells.told(begin, end, reason, on_host(level))
 
 
-def _beyond(cells: _Cells, begin: Any, level: Any) -> Any:
+def _at_rail(cells: _Cells, begin: Any, level: Any) -> Any:
     """Tell whether a level is an extreme of the cells from `begin` on that few of them reach."""
-    n = cells.w.limit
-    low, high, changing = _changing(cells, begin, n)
-    over = (changing & (high > level[:, None])).any(axis=1)
-    under = (changing & (low < level[:, None])).any(axis=1)
-    highest = ~over & _few_reach(cells, begin, n, level, True)
-    return highest | (~under & _few_reach(cells, begin, n, level, False))
-
-
-def _few_reach(cells: _Cells, begin: Any, length: int, level: Any, upper: bool) -> Any:
-    """Tell whether at most `FEW` of the changing cells reach a level; most reach a baseline."""
-    low, high, changing = _changing(cells, begin, length)
-    reach = changing & ((high >= level[:, None]) if upper else (low <= level[:, None]))
-    some = changing.sum(axis=1)
-    return (some > 0) & (reach.sum(axis=1) <= FEW * some)
-
-
-def _changing(cells: _Cells, begin: Any, length: int) -> tuple[Any, Any, Any]:
-    """Return the bounds of `length` cells from each `begin` on, and which of them change."""
-    xp = namespace(begin)
-    index = begin[:, None] + xp.arange(length)
-    inside = (index >= 0) & (index < cells.low.size)
-    index = xp.where(inside, index, 0)
-    low, high = cells.low[index], cells.high[index]
-    return low, high, inside & (low < high)
+    xp = namespace(level)
+    # What does not change has no say in where the limit is.
+    changing = cells.low < cells.high
+    low = xp.where(changing, cells.low, xp.float32(np.inf))
+    high = xp.where(changing, cells.high, xp.float32(-np.inf))
+    return kernels.rails(low, high, begin, cells.w.limit, level, level, FEW) > 0
 
 
 def _clipped(cells: _Cells) -> Runs:
     """Find the plateaus at the extremes of their surroundings, to the sample."""
-    xp = namespace(cells.low)
-    n, own = cells.w.limit, slice(cells.start, cells.stop)
-    highest = _running(xp.maximum, _around(cells.high, n, -np.inf), 2 * n + 1)[own]
-    lowest = _running(xp.minimum, _around(cells.low, n, np.inf), 2 * n + 1)[own]
-    found = []
-    for upper, bound, extreme in ((True, cells.high, highest), (False, cells.low, lowest)):
-        # Where nothing changes there is no limit to be seen, and no signal either.
-        candidate = xp.flatnonzero((bound[own] == extreme) & (lowest < highest))
-        for slab in _slabs(candidate):
-            level, cell = extreme[slab], slab + cells.start
-            few = _few_reach(cells, cell - n, 2 * n + 1, level, upper)
-            found.append(_plateaus(cells, cell[few], level[few]))
-    return concatenated([NO_RUNS, *found])
-
-
-def _plateaus(cells: _Cells, cell: Any, level: Any) -> Runs:
-    """Find the parts of plateaus at `level` that lie in each cell, `CUT` where a steep end is."""
-    w, x = cells.w, cells.x
-    xp = namespace(x)
-    beside = w.plateau + w.entry
-    index = (cells.offset + cell * w.cell)[:, None] + xp.arange(-beside, w.cell + beside)
-    inside = (index >= 0) & (index < x.size)
-    near = xp.where(inside, x[xp.where(inside, index, 0)], xp.float32(np.nan))
-    at = near == level[:, None]
-    begun = _running(xp.logical_and, at, w.plateau)
-    if not begun.any():
-        return NO_RUNS
-    steps = xp.abs(near[:, 1:] - near[:, :-1])
-    smallest = xp.where(steps > 0, steps, xp.float32(np.inf)).min(axis=1)
-    away = xp.abs(near - level[:, None]) >= xp.float32(STEEP) * smallest[:, None]
-    # Every sample of which one of the samples up to it begins a whole plateau.
-    on = xp.zeros_like(at)
-    on[:, w.plateau - 1 : begun.shape[1]] = _running(xp.logical_or, begun, w.plateau)
-
-    def moved(mask: Any, by: int) -> Any:
-        return mask[:, beside + by : beside + by + w.cell]
-
-    first = moved(on, 0) & ~moved(at, -1) & moved(away, -w.entry)
-    last = moved(on, 0) & ~moved(at, 1) & moved(away, w.entry)
-    no = xp.zeros((len(level), 1), dtype=bool)
-    edges = xp.concatenate([no, moved(on, 0), no], axis=1)
-    row, begin = xp.nonzero(edges[:, 1:] & ~edges[:, :-1])
-    _, end = xp.nonzero(edges[:, :-1] & ~edges[:, 1:])
-    steep = on_host(first[row, begin] | last[row, end - 1])
-    at_cell = on_host((cells.number + cell[row]) * w.cell)
+    w, own = cells.w, slice(cells.start, cells.stop)
+    begin = namespace(cells.low).arange(cells.start - w.limit, cells.stop - w.limit)
+    upper, lower = cells.high[own], cells.low[own]
+    rail = kernels.rails(cells.low, cells.high, begin, 2 * w.limit + 1, upper, lower, FEW)
+    first = cells.offset + cells.start * w.cell
+    found = kernels.plateaus(cells.x, first, w.cell, upper, lower, rail, w.plateau, w.entry, STEEP)
+    start, stop, level, steep = on_host(found)
+    sample = cells.number * w.cell - cells.offset
     return Runs(
-        np.where(steep, CUT, LEVEL).astype(np.int8),
-        at_cell + on_host(begin),
-        at_cell + on_host(end),
-        on_host(level[row]),
+        np.where(steep > 0, CUT, LEVEL).astype(np.int8),
+        start.astype(np.int64) + sample,
+        stop.astype(np.int64) + sample,
+        level.astype(np.float32),
     )
 
 
 def _noise(cells: _Cells) -> Runs:
     """Find the cells around which energy is spread without rhythm."""
-    crests, n = cells.crests, cells.w.noise
-    xp = namespace(crests)
-    loud = _of_cells(xp.maximum, crests)
-    quiet = _of_cells(xp.minimum, xp.where(crests < 0, xp.float32(np.inf), crests))
-    recorded = loud >= 0
-    loudest = _running(xp.maximum, _around(loud, n, -1), 2 * n + 1)
+    w = cells.w
     # Energies are squares, so the shares of amplitudes are squared too.
-    floor = xp.float32(QUIET**2) * loudest
-    quiet = _around(xp.where(recorded, quiet, xp.float32(-1)), n, -1)
-    spread, seen = _counted(quiet, xp.maximum(floor, xp.float32(0)), 2 * n + 1)
-    n_pause = cells.w.pause
-    around = _running(xp.maximum, _around(loud, n_pause, -1), 2 * n_pause + 1)
-    mask = recorded & (2 * spread > seen) & (seen > n) & (loudest > 0)
-    mask &= loudest >= xp.float32(FAINT**2) * around
-    seeds = xp.flatnonzero(mask)
-    if not seeds.size:
-        return cells.runs(mask[cells.start : cells.stop], NOISE)
-    # A missing sub-cell counts as quiet.
-    near = _around(xp.maximum(crests, xp.float32(0)).ravel(), n * SUB_CELLS, 0)
-    near = near.reshape(-1, SUB_CELLS)
-    beside = xp.arange(2 * n + 1)
-    for slab in _slabs(seeds):
-        windows = near[slab[:, None] + beside].reshape(slab.size, -1)
-        mask[slab] = ~_regular(windows, loudest[slab], cells.w.rhythm)
-    # Near its ends noise has louder QRS complexes beside it: what is as restless belongs to it.
-    floor = xp.where(mask, floor, xp.float32(np.inf))
-    lowest = _running(xp.minimum, _around(floor, n, np.inf), 2 * n + 1)
-    restless = recorded & (quiet[n : n + loud.size] >= lowest)
-    own = slice(cells.start, cells.stop)
-    return concatenated([cells.runs(mask[own], NOISE), cells.runs(restless[own], RESTLESS)])
-
-
-def _counted(quiet: Any, floor: Any, width: int) -> tuple[Any, Any]:
-    """Count how many of the `width` values from each on are at least its floor, and at least 0."""
-    xp = namespace(quiet)
-    if on_gpu(quiet):
-        rows = xp.lib.stride_tricks.as_strided(quiet, (floor.size, width), 2 * quiet.strides)
-        return (rows >= floor[:, None]).sum(axis=1), (rows >= 0).sum(axis=1)
-    spread, seen = xp.zeros(floor.size, xp.int16), xp.zeros(floor.size, xp.int16)
-    for shift in range(width):
-        beside = quiet[shift : shift + floor.size]
-        spread += beside >= floor
-        seen += beside >= 0
-    return spread, seen
-
-
-def _regular(near: Any, loudest: Any, rhythm: tuple[int, int]) -> Any:
-    """Tell whether each row of energies repeats itself at an interval of `rhythm`.
-
-    Whole numbers, whose sums float32 holds exactly: they are the same in any order.
-    """
-    xp = namespace(near)
-    values = xp.rint(xp.float32(255) * xp.sqrt(near / loudest[:, None]))
-    values -= xp.floor(values.sum(axis=1) / xp.float32(near.shape[1]))[:, None]
-    power = (values * values).sum(axis=1)
-    best = xp.zeros_like(power)
-    for lag in range(rhythm[0], rhythm[1] + 1):
-        best = xp.maximum(best, (values[:, :-lag] * values[:, lag:]).sum(axis=1))
-    return best >= xp.float32(REGULARITY) * power
+    told = kernels.noisy(cells.crests, w.noise, w.pause, QUIET**2, FAINT**2, w.rhythm, REGULARITY)
+    # A byte a cell, which is cut into runs sooner there than here.
+    own = on_host(told[cells.start : cells.stop])
+    return concatenated([cells.runs(own & 1 > 0, NOISE), cells.runs(own & 2 > 0, RESTLESS)])

@@ -20,14 +20,19 @@ from ecg_dask import kernels
 from ecg_dask.kernels import (
     cpu,
     cpu_beats,
+    cpu_spans,
     cuda,
     cuda_beats,
     cuda_choose,
     cuda_crests,
     cuda_levels,
+    cuda_noise,
     cuda_select,
+    cuda_spans,
 )
+from ecg_dask.kernels import spans as span_kernels
 from ecg_dask.segment.detector import detect, integrated_ricker
+from ecg_dask.segment.spans import find_runs, widths
 
 TAPS = integrated_ricker(0.015, 100, 6)
 
@@ -51,6 +56,7 @@ def few_threads(monkeypatch):
     monkeypatch.setattr(cuda_select, "ADDING", 64)
     monkeypatch.setattr(cuda_select, "GROUPS", 2)
     monkeypatch.setattr(cuda_levels, "THREADS", 32)
+    monkeypatch.setattr(cuda_noise, "ON_ONE", 6)
     cuda_levels.levels_kernel.cache_clear()
     cuda_levels._running_medians.cache_clear()
 
@@ -230,6 +236,64 @@ def test_choose(refractory, near, far, wide, plateau):
     same(cuda_beats.choose(*weighed, after, *measures), expected)
 
 
+def test_rails():
+    """Over several blocks; surroundings within the cells, across their ends, and outside."""
+    rng = np.random.default_rng(3)
+    n = cuda_spans.THREADS + 50
+    rows = rng.integers(-3, 4, (n, 2)).astype(np.float32)
+    low, high = rows.min(axis=1), rows.max(axis=1)
+    low[60:70], high[60:70] = np.inf, -np.inf
+    begin = np.arange(n) - 4
+    begin[:5] -= 20
+    upper, lower = (rng.choice(levels, n).astype(np.float32) for levels in ([2, 3], [-3, -2]))
+    asked = low, high, begin, 9, upper, lower, 0.5
+    expected = cpu_spans.rails(*asked)
+    assert set(expected) == {0, 1, 2, 3}
+    same([cuda_spans.rails(*asked)], [expected])
+
+
+@pytest.mark.parametrize(("first", "cell", "plateau", "entry"), [(0, 16, 3, 1), (13, 24, 5, 2)])
+def test_plateaus(first, cell, plateau, entry):
+    """Over several blocks, across cells, next to gaps and ends, and in a cell that is cut."""
+    rng = np.random.default_rng(cell)
+    n_cells = cuda_spans.THREADS + 20
+    x = whole_numbers(cell, first + n_cells * cell - 3, [(0, 9), (400, 405), (700, 950)])
+    for start in rng.integers(0, x.size, x.size // 20):
+        held = x[start : start + rng.integers(1, 40)]
+        held[held == held] = rng.choice([-5, 5])
+    x[-6:] = 5
+    rail = rng.integers(0, 4, n_cells).astype(np.int8)
+    rail[-1] = 3
+    upper, lower = np.full(n_cells, 5, np.float32), np.full(n_cells, -5, np.float32)
+    asked = x, first, cell, upper, lower, rail, plateau, entry, 4.0
+    expected = cpu_spans.plateaus(*asked)
+    assert x.size in expected[1]
+    assert 10 < expected[3].sum() < expected.shape[1] - 10
+    same(cuda_spans.plateaus(*asked), expected)
+    nowhere = *asked[:5], np.zeros(n_cells, np.int8), *asked[6:]
+    assert cuda_spans.plateaus(*nowhere).shape == (4, 0)
+
+
+@pytest.mark.parametrize(("radius", "pause", "rhythm"), [(3, 8, (5, 13)), (2, 1, (2, 35))])
+def test_noisy(radius, pause, rhythm):
+    """Over several blocks: noise, beats of a rhythm, silence, gaps, pauses, and the infinite."""
+    rng = np.random.default_rng(radius)
+    n_cells = 150
+    crests = np.round(100 + rng.gamma(2, 50, 8 * n_cells)).astype(np.float32)
+    crests[200:600:6] = 3000
+    crests[300:600] *= np.float32(rng.choice([1, 1, 2.0**-8]))
+    crests[rng.integers(0, crests.size, 20)] = 1
+    crests[700:760] *= np.float32(2.0**-9)
+    crests[800:850], crests[870:871], crests[900:960] = -1, -1, 0
+    # A cell of noise alone, which is too little to tell.
+    crests[608:640], crests[648:688] = -1, -1
+    crests[1100:1103] = np.inf
+    asked = crests, radius, pause, 0.03, 0.01, rhythm, 0.3
+    expected = cpu_spans.noisy(*asked)
+    assert set(expected) == {0, 1, 2, 3}
+    same([cuda_spans.noisy(*asked)], [expected])
+
+
 def test_nothing_in_nothing_out():
     empty, none = np.empty(0, np.float32), np.empty(0, np.int64)
     assert cuda.response(empty, TAPS).size == 0
@@ -241,6 +305,10 @@ def test_nothing_in_nothing_out():
     same([cuda_beats.merits(empty, empty, empty, none, none, empty, 2, 9, 0.5)], [empty])
     got = cuda_beats.choose(empty, empty, 0.5, none, edges, empty, 9, 7, (7, 7), 9, 2, 3, 5, 3)
     same(got, (none, none, empty, empty, 0))
+    byte = np.empty(0, np.int8)
+    same([cuda_spans.rails(empty, empty, none, 3, empty, empty, 0.5)], [byte])
+    assert cuda_spans.plateaus(empty, 0, 8, empty, empty, byte, 3, 1, 6.0).shape == (4, 0)
+    same([cuda_spans.noisy(empty, 2, 3, 0.1, 0.1, (2, 5), 0.3)], [byte])
 
 
 def test_the_detector_on_the_cuda_kernels_finds_the_same_beats(x, monkeypatch):
@@ -249,3 +317,16 @@ def test_the_detector_on_the_cuda_kernels_finds_the_same_beats(x, monkeypatch):
     monkeypatch.setattr(kernels, "_twin", lambda array: cuda)
     monkeypatch.setattr(kernels, "_beats_twin", lambda array: cuda_beats)
     same(detect(x, 50, (60, 440), SHORT, 100.0), expected)
+
+
+def test_spans_on_the_cuda_kernels_are_the_same(monkeypatch):
+    fs = 50.0
+    w = widths(fs)
+    rng = np.random.default_rng(2)
+    x = np.round(rng.normal(0, 20, round(12 * fs))).astype(np.float32)
+    x[100:200], x[300:310], x[400:404] = 99, np.nan, -99
+    energy = np.round(rng.gamma(9, 9, -(-x.size // w.sub))).astype(np.float32)
+    expected = find_runs(x, energy, 0, (0, x.size), fs)
+    assert set(expected.reason) >= {0, 3, 4, 6, 7}
+    monkeypatch.setattr(span_kernels, "_twin", lambda array: cuda_spans)
+    same(find_runs(x, energy, 0, (0, x.size), fs), expected)
