@@ -145,9 +145,9 @@ def _end_before_next(y: Any, next_s: Any, window: tuple[float, float]) -> None:
     last = np.clip(np.where(np.isnan(last), LENGTH, last), 0, LENGTH - 1).astype(np.int64)
     (cut,) = np.nonzero(last < LENGTH - 1)
     if len(cut):
-        point = np.minimum(np.arange(LENGTH), last[cut, None])
         rows = xp.asarray(cut)
-        y[rows] = xp.take_along_axis(y[rows], xp.asarray(point)[:, None, :], axis=2)
+        point = xp.minimum(xp.arange(LENGTH), xp.asarray(last[cut])[:, None])
+        y[rows] = xp.take_along_axis(y[rows], point[:, None, :], axis=2)
 
 
 def _row_mean(x: Any) -> Any:
