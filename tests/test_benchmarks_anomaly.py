@@ -13,6 +13,7 @@ from test_benchmarks import run
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import anomaly
+import anomaly_ablation
 from anomaly_baselines import (
     distance_to_median,
     isolation_forest,
@@ -26,6 +27,7 @@ from anomaly_report import page, write_report
 from anomaly_rows import POOLED, Scored, by_model, protocol_rows, ranking
 
 import ecg_dask
+from ecg_dask.anomaly import training
 from ecg_dask.anomaly.vae import losses, new_network
 
 A, B = WITHIN
@@ -351,3 +353,22 @@ def test_page_tells_means_spread_lowest_records_and_goals(tmp_path):
     assert (
         "a,method,knn,1,,1000,20,3,0.970000" in (tmp_path / "anomaly_records_gpu.csv").read_text()
     )
+
+
+def test_the_ablation_runs_on_a_record(data_dir, tmp_path):
+    said = run(
+        "anomaly_ablation.py",
+        *("--data", data_dir, "--records", "213", "--epochs", "1", "--jobs", "1"),
+        *("--out", tmp_path),
+    )
+    text = (tmp_path / "anomaly_ablation.md").read_text()
+    assert text in said
+    found = pd.read_csv(tmp_path / "anomaly_ablation.csv", dtype={"record": str})
+    assert list(found["variant"].unique()) == list(anomaly_ablation.VARIANTS)
+    # A variant says something else than the whole score, and leaves nothing behind.
+    of_a = found[found["protocol"] == "a"].set_index("variant")["auroc"]
+    whole = of_a[anomaly_ablation.WHOLE]
+    assert (of_a.drop(anomaly_ablation.WHOLE) != whole).mean() > 0.6
+    with anomaly_ablation.in_force(anomaly_ablation.VARIANTS["latent size 4"]):
+        assert training.LATENT == 4
+    assert training.LATENT == 8
