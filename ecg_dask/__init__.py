@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .anomaly import Model, train
+    from .anomaly import Model, group_anomalies, train
     from .beats import Beats
     from .cluster import connect
     from .errors import InputError
@@ -31,6 +31,7 @@ _HOMES = {
     "connect": "cluster",
     "evaluate": "evaluation",
     "find_beats": "segment",
+    "group_anomalies": "anomaly",
     "read": "readers",
     "run": "pipeline",
     "train": "anomaly",
@@ -46,6 +47,7 @@ __all__ = [
     "connect",
     "evaluate",
     "find_beats",
+    "group_anomalies",
     "read",
     "run",
     "train",

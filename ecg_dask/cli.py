@@ -116,6 +116,9 @@ def run(files: tuple[str, ...], chunk: str | None, quiet: bool, **options: Any) 
         click.echo(f"{name}: {_sentence(facts)}")
         for note in facts["notes"]:
             click.echo(f"  {note}")
+    if summary["groups"]:
+        counts = ", ".join(f"{group['beats']:,}" for group in summary["groups"])
+        click.echo(f"groups of anomalies: {len(summary['groups'])}, of {counts} beats")
     for note in (summary["model"] or {}).get("notes", ()):
         click.echo(note)
     last = "report.html" if options["until"] == "report" else "summary.json"

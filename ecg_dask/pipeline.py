@@ -281,6 +281,18 @@ class _Result:
             (parts,) = dask.compute(_on_host(persisted))
             for step, part in zip(self._steps, parts, strict=True):
                 step.table = pd.concat([step.table, pd.concat(part)], axis=1)
+            self._group()
+
+    def _group(self) -> None:
+        """Put the column ``group``, told over the tables of all records, into each of them."""
+        from .anomaly import group_anomalies
+
+        group = group_anomalies(pd.concat(self._tables, ignore_index=True))
+        start = 0
+        for table in self._tables:
+            own = group.iloc[start : start + len(table)]
+            table.insert(list(table.columns).index("reason") + 1, "group", own.array)
+            start += len(table)
 
     @property
     def _device(self) -> str:
@@ -296,11 +308,21 @@ class _Result:
         return [step.table for step in self._steps if step.table is not None]
 
     @property
+    def _groups(self) -> list[dict[str, Any]] | None:
+        """What is to be told of the groups of anomalies; None of beats without scores."""
+        tables = self._tables
+        if not tables or "group" not in tables[0]:
+            return None
+        from .anomaly import group_facts
+
+        return group_facts(pd.concat(tables, ignore_index=True))
+
+    @property
     def _stems(self) -> dict[str, str]:
         return file_names(step.recording.name for step in self._steps)
 
     def report(self, path: Path, summary: dict[str, Any]) -> None:
-        from .report import choose_bin_samples, envelope, worst_beats, write_report
+        from .report import choose_bin_samples, envelope, pick_beats, write_report
 
         with self._bars.stage("report") as stage:
             recordings = [step.recording for step in self._steps]
@@ -310,15 +332,21 @@ class _Result:
             ]
             scored = pd.concat(self._tables, ignore_index=True)
             lengths = [length for step in self._steps for length in step.lengths]
-            persisted = dask.persist(*drawn, worst_beats(self._beats, scored, lengths))
+            picks = pick_beats(self._beats, scored, lengths, self._model)
+            persisted = dask.persist(*drawn, picks)
             stage.wait(persisted)
-            *envelopes, worst = dask.compute(*persisted)
+            *envelopes, picked = dask.compute(*persisted)
             views = [
                 _view(step, low, high, bin_samples)
                 for step, (low, high) in zip(self._steps, envelopes, strict=True)
             ]
             write_report(
-                path, records=views, scored=scored, model=self._model, worst=worst, summary=summary
+                path,
+                records=views,
+                scored=scored,
+                model=self._model,
+                picked=picked,
+                summary=summary,
             )
         summary["stages_s"] = dict(self._bars.seconds)
 
@@ -336,6 +364,7 @@ class _Result:
                 for step in self._steps
             },
             "model": None if self._model is None else _model_facts(self._model),
+            "groups": self._groups,
         }
 
     def write(self, folder: Path, summary: Mapping[str, Any]) -> None:
@@ -418,7 +447,10 @@ def _facts(step: _Step, stem: str) -> dict[str, Any]:
         if not len(table):
             facts["notes"].append("no beats were found, so there is no annotation file")
         if "anomaly" in table:
+            from .anomaly import reason_counts
+
             facts["anomalies"] = int(table["anomaly"].sum())
+            facts["anomalies_by_reason"] = reason_counts(table)
     return facts
 
 

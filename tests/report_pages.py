@@ -8,8 +8,16 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 
+from ecg_dask.anomaly import group_facts
 from ecg_dask.beats import empty_table, span_table
-from ecg_dask.report import RecordView, WorstBeat, envelope, write_report
+from ecg_dask.report import (
+    GroupTemplate,
+    Picked,
+    RecordView,
+    WorstBeat,
+    envelope,
+    write_report,
+)
 
 START = datetime(2024, 3, 5, 23, 50, 0)
 
@@ -57,6 +65,10 @@ def scored(name="100", samples=range(50, 3000, 50), fs=50.0, anomalies=(3,), lat
         anomaly=np.isin(np.arange(n), anomalies),
     )
     table.loc[table["anomaly"], "score"] = 9.0
+    table["score_shape"] = table["score"] * 0.75
+    table["score_timing"] = table["score_amplitude"] = table["score"] * 0.125
+    table["reason"] = pd.Series(np.where(table["anomaly"], "shape", None), dtype="str")
+    table["group"] = table["anomaly"].astype("Int16").replace(0, pd.NA)
     for i in range(latent):
         table[f"z{i}"] = rng.normal(size=n)
     return table
@@ -86,12 +98,44 @@ def model(epochs=4, **more):
     return SimpleNamespace(**(facts | more))
 
 
-def worst(name="100", n=1, fs=50.0):
-    times_s = np.arange(-20, 30) / fs
-    wave = np.exp(-((times_s / 0.05) ** 2)).astype(np.float32)
+TIMES_S = np.arange(-20, 30) / 50
+WAVE = np.exp(-((TIMES_S / 0.05) ** 2)).astype(np.float32)
+
+
+def worst(name="100", n=1, parts=(5.0, 3.0, 1.0)):
     return [
-        WorstBeat(name, 200 + 50 * i, (200 + 50 * i) / fs, 9.0 - i, wave, wave / 2, 40, times_s)
+        WorstBeat(
+            record=name,
+            sample=200 + 50 * i,
+            time_s=4.0 + i,
+            score=9.0 - i,
+            parts=dict(zip(("shape", "timing", "amplitude"), parts, strict=True)),
+            wave=WAVE,
+            median_wave=WAVE / 2,
+            n_median=40,
+            times_s=TIMES_S,
+            reconstruction=WAVE[::2] * 0.9,
+            points_s=TIMES_S[::2],
+        )
         for i in range(n)
+    ]
+
+
+def groups(table):
+    """A template of each group of a table, beside the median of its first beat's record."""
+    return [
+        GroupTemplate(
+            facts=facts,
+            wave=WAVE,
+            n_wave=facts["beats"],
+            record=first["record"],
+            time_s=first["time_s"],
+            median_wave=WAVE / 2,
+            n_median=40,
+            times_s=TIMES_S,
+        )
+        for facts in group_facts(table)
+        for first in [table[table["group"] == facts["group"]].iloc[0]]
     ]
 
 
@@ -105,5 +149,7 @@ def page(path: Path, **parts) -> str:
         "summary": {"versions": {"ecg_dask": "0.1.0"}},
     } | parts
     given["scored"] = pd.DataFrame(given["scored"])
+    found = groups(given["scored"]) if "group" in given["scored"] else []
+    given["picked"] = Picked(given.pop("worst"), given.pop("groups", found))
     write_report(path, **given)
     return path.read_text(encoding="utf-8")

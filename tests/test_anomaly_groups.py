@@ -22,6 +22,7 @@ def table_of(z, anomaly, record=None):
             "anomaly": np.asarray(anomaly, dtype=bool),
         }
     )
+    table = table.assign(score_shape=1.0, score_timing=0.7, score_amplitude=0.0)
     return table.assign(**{f"z{i}": z[:, i] for i in range(z.shape[1])})
 
 
@@ -79,10 +80,29 @@ def test_the_groups_are_those_of_an_obvious_loop(n, n_blobs, spread):
     assert found == {frozenset(40 + i for i in part) for part in expected}
 
 
+def test_a_beat_stays_with_those_it_was_joined_to_though_another_centroid_is_nearer():
+    table = blobs(25, 2, seed=1, spread=2.0)
+    x, width = coordinates(table)
+    expected = {frozenset(40 + i for i in part) for part in naive_parts(x, width)}
+    found = parts_of(group_anomalies(table))
+    assert found == expected
+    centroids = {part: x[[i - 40 for i in part]].mean(axis=0) for part in found}
+    nearest = [min(found, key=lambda part: ((one - centroids[part]) ** 2).sum()) for one in x]
+    assert not all(40 + i in part for i, part in enumerate(nearest))
+
+
 @pytest.mark.parametrize("n_blobs", [1, 3, 5])
 def test_narrow_blobs_are_found_and_only_they(n_blobs):
     table = blobs(60, n_blobs, seed=3, spread=0.1)
     assert group_anomalies(table).max() == n_blobs
+
+
+def test_equal_places_in_latent_space_are_told_apart_by_score():
+    rng = np.random.default_rng(0)
+    table = table_of(rng.normal(size=(140, 3)), np.arange(140) >= 100)
+    table["score_timing"] = np.where(np.arange(140) < 120, 0.7, 5000.0)
+    table["score_shape"] = np.where(np.arange(140) < 100, 1.0, 50.0)
+    assert group_anomalies(table)[100:].tolist() == [1] * 20 + [2] * 20
 
 
 def test_one_that_is_like_no_other_has_a_group_of_its_own():
@@ -136,11 +156,12 @@ def test_records_are_told_from_their_own_usual_beats():
 
 
 def test_a_record_of_anomalies_alone_is_told_from_their_median():
-    z = np.concatenate([np.zeros(20), 3 * np.ones(4), 50 + np.zeros(5)])
-    z[:20] += np.linspace(-1, 1, 20)
-    anomaly = np.arange(29) >= 20
-    record = np.repeat(["a", "b"], [24, 5])
-    assert group_anomalies(table_of(z, anomaly, record))[anomaly].tolist() == [2] * 4 + [1] * 5
+    z = np.concatenate(
+        [np.linspace(-1, 1, 20), np.full(4, 3.0), np.full(5, 50.0), np.full(2, -9.0)]
+    )
+    anomaly = np.arange(31) >= 20
+    table = table_of(z, anomaly, np.repeat(["a", "b", "c"], [24, 5, 2]))
+    assert group_anomalies(table)[anomaly].tolist() == [2] * 4 + [1] * 7
 
 
 NULLS = [np.nan, 3.0, np.nan, 5.0, 5.0]

@@ -59,6 +59,8 @@ def test_run_then_evaluate(ecg, scheduler, tmp_path):
     assert "MiB, to one worker" in done.stderr
     summary = json.loads((out / "summary.json").read_text())
     assert f"{summary['records']['holter']['beats']:,} beats" in done.stdout
+    sizes = ", ".join(str(group["beats"]) for group in summary["groups"])
+    assert f"groups of anomalies: {len(summary['groups'])}, of {sizes} beats\n" in done.stdout
     shown = call("evaluate", out, "--reference", ecg.with_suffix("")).stdout
     assert shown.startswith("150 ms: ")
     assert "sensitivity 100.000%" in shown

@@ -29,6 +29,17 @@ COLUMNS = [
 ]
 
 
+SCORES = [
+    "score",
+    "anomaly",
+    "score_shape",
+    "score_timing",
+    "score_amplitude",
+    "reason",
+    "group",
+]
+
+
 @pytest.fixture(scope="module", autouse=True)
 def client():
     with (
@@ -70,10 +81,17 @@ def test_the_folder_holds_what_the_contract_lists(result):
 
 def test_the_table(result, holter):
     table = pd.read_parquet(result[0] / "beats.parquet")
-    assert list(table.columns)[:13] == [*COLUMNS, "score", "anomaly", "z0"]
+    assert list(table.columns)[:18] == [*COLUMNS, *SCORES, "z0"]
     schema = pq.read_schema(result[0] / "beats.parquet")
-    kinds = {name: str(schema.field(name).type) for name in ("sample", "anomaly", "rr_prev_s")}
-    assert kinds == {"sample": "int64", "anomaly": "bool", "rr_prev_s": "double"}
+    kinds = {
+        name: str(schema.field(name).type) for name in ("sample", "anomaly", "rr_prev_s", "group")
+    }
+    assert kinds == {
+        "sample": "int64",
+        "anomaly": "bool",
+        "rr_prev_s": "double",
+        "group": "int16",
+    }
     column = pq.read_table(result[0] / "beats.parquet")["rr_prev_s"]
     assert column.null_count == 2  # the record's start, and the gap
     found = evaluate(table["sample"], holter[1]["sample"], fs=250, tolerance_s=0.05)
@@ -83,6 +101,28 @@ def test_the_table(result, holter):
     assert incomplete.any()
     assert table["score"].isna().equals(incomplete)
     assert not table["anomaly"][incomplete].any()
+
+
+def test_anomalies_have_groups_and_reasons(result):
+    table = pq.read_table(result[0] / "beats.parquet").to_pandas()
+    summary = json.loads((result[0] / "summary.json").read_text())
+    anomaly = table["anomaly"]
+    assert anomaly.sum() >= 10
+    assert table["group"].notna().equals(anomaly)
+    assert table["reason"].notna().equals(anomaly)
+    regrouped = ecg_dask.group_anomalies(table).to_numpy(dtype=float, na_value=np.nan)
+    np.testing.assert_array_equal(table["group"], regrouped)
+    parts = ["score_shape", "score_timing", "score_amplitude"]
+    np.testing.assert_allclose(table[parts].sum(axis=1, skipna=False), table["score"], rtol=1e-5)
+    counts = table["group"].value_counts()
+    assert [group["beats"] for group in summary["groups"]] == counts.sort_index().tolist()
+    assert sum(group["share"] for group in summary["groups"]) == pytest.approx(1)
+    by_reason = summary["records"]["holter"]["anomalies_by_reason"]
+    assert sum(by_reason.values()) == anomaly.sum()
+    assert by_reason == {**dict.fromkeys(by_reason, 0), **table["reason"].value_counts()}
+    report = (result[0] / "report.html").read_text()
+    for number in range(1, len(counts) + 1):
+        assert f"Group {number}: " in report
 
 
 def test_ventricular_beats_score_higher(result, holter):
@@ -179,6 +219,7 @@ def test_an_existing_result_is_kept_unless_told(result, holter, tmp_path):
     assert (tmp_path / "beats.parquet").read_bytes() == before
     run(holter[0], tmp_path, fs=250, until="load", overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["summary.json"]
+    assert json.loads((tmp_path / "summary.json").read_text())["groups"] is None
 
 
 def test_a_failed_run_leaves_the_old_result_and_nothing_else(result, holter, tmp_path):
@@ -227,6 +268,9 @@ def test_several_records_share_a_model_and_are_told_apart(tmp_path):
     assert annotations == ["x.beats", "x-2.beats", "X_y.beats"]
     table = pd.read_parquet(tmp_path / "out" / "beats.parquet")
     assert table["record"].unique().tolist() == ["x", "x-2", "X y"]
+    assert table["group"].notna().equals(table["anomaly"])
+    told = ecg_dask.group_anomalies(table).to_numpy(dtype=float, na_value=np.nan)
+    np.testing.assert_array_equal(table["group"].to_numpy(dtype=float, na_value=np.nan), told)
     counts = {name: facts["beats"] for name, facts in summary["records"].items()}
     assert table.groupby("record").size().to_dict() == counts
     for stem in ("x", "x-2", "X_y"):
@@ -247,7 +291,8 @@ def test_a_file_without_beats_is_a_result(tmp_path, n_samples):
     assert spans == {"missing": 0, "flat": int(n_samples >= 250), "clipped": 0, "noise": 0}
     table = pd.read_parquet(tmp_path / "out" / "beats.parquet")
     assert len(table) == 0
-    assert list(table.columns)[:11] == [*COLUMNS, "score"]
+    assert list(table.columns)[:17] == [*COLUMNS, *SCORES]
+    assert summary["groups"] == []
     assert not list((tmp_path / "out").glob("*.beats"))
     assert "<html" in (tmp_path / "out" / "report.html").read_text()
 
@@ -324,5 +369,7 @@ def test_three_mitdb_records_in_one_model(data_dir, tmp_path):
     assert summary["records"]["232"]["leads"] == ["MLII", "V1"]
     model = Model.load(tmp_path / "model.pt")
     assert model.n_leads == 2
-    n_complete = pd.read_parquet(tmp_path / "beats.parquet")["complete"].sum()
-    assert model.n_train + model.n_held_out == n_complete
+    table = pd.read_parquet(tmp_path / "beats.parquet")
+    n_complete = table["complete"].groupby(table["split"]).sum()
+    assert model.n_held_out == n_complete["test"]
+    assert n_complete["train"] / 2 < model.n_train <= n_complete["train"]

@@ -86,6 +86,8 @@ def browse(tmp_path):
 
 
 def test_every_figure_is_drawn_and_nothing_is_fetched(browse):
+    table = scored(latent=4, anomalies=(7, 9, 20, 30))
+    table.loc[9, "group"] = 2
     found = browse(
         """
         await sleep(300);
@@ -94,14 +96,33 @@ def test_every_figure_is_drawn_and_nothing_is_fetched(browse):
           Math.max(...canvases(div).map(colours)));
         const loaded = performance.getEntriesByType("resource").map((entry) => entry.name);
         const wide = document.documentElement.scrollWidth;
-        return { roots, drawn, loaded: loaded.filter((name) => !/^(data|blob):/.test(name)), wide };
+        const beats = [...document.querySelectorAll(".beats [data-root-id]")];
+        const lines = beats.map((div) =>
+          Bokeh.documents[0].get_model_by_id(div.dataset.rootId).renderers.length);
+        const groups = [...document.querySelectorAll("#groups figcaption b")]
+          .map((title) => title.textContent.split(",")[0]);
+        const key = [...document.querySelectorAll(".key .line")]
+          .map((line) => getComputedStyle(line).borderTopStyle);
+        const places = [];
+        for (const button of document.querySelectorAll("#groups button")) {
+          button.click();
+          await sleep(200);
+          places.push((all[0].x_range.start + all[0].x_range.end) / 2000);
+        }
+        return { roots, drawn, lines, groups, key, places, wide,
+          loaded: loaded.filter((name) => !/^(data|blob):/.test(name)) };
         """,
         worst=worst(n=3),
-        scored=scored(latent=4),
+        scored=table,
         model=model(),
     )
-    # One record, beat lengths, three curves, latent space, scores, and three beats.
-    assert found["roots"] == len(found["drawn"]) == 10
+    # One record, beat lengths, three curves, latent space, scores, two groups, and three beats.
+    assert found["roots"] == len(found["drawn"]) == 12
+    assert found["groups"] == ["Group 1: 3 beats", "Group 2: 1 beat"]
+    assert found["places"] == pytest.approx([8, 10], abs=0.01)
+    # The median beat, the template, and of a worst beat what the network makes of it.
+    assert found["lines"] == [2, 2, 3, 3, 3]
+    assert found["key"] == ["solid", "solid", "solid", "dashed", "solid"]
     assert min(found["drawn"]) > 20
     assert found["loaded"] == []
     assert found["wide"] <= 1280
@@ -180,7 +201,7 @@ def test_buttons_rates_and_marks(browse):
         const rate = Array.from(one.rate_dots.data.y);
         const fitted = await press("[data-fit]");
         const y = [one.y_range.start, one.y_range.end];
-        const beat = await press(".beats button");
+        const beat = await press("#worst button");
         return { marks, unticked, found, ticks, minute, rate, y, beat };
         """,
         records=[view(signal=np.sin(np.arange(60_000) / 5) * 2)],

@@ -7,6 +7,7 @@ import pytest
 from bokeh.resources import Resources
 from report_pages import START, model, page, scored, unanalysed, view, worst
 
+from ecg_dask.beats import BEAT_COLUMNS
 from ecg_dask.report.view import elapsed
 
 NASTY = "<b>x</b>&\"'</script><img src=http://example.org/x.png>"
@@ -33,7 +34,7 @@ def test_the_header_tells_the_facts_and_what_was_lost(tmp_path):
     table = scored()
     table.loc[0, ["complete", "score"]] = [False, np.nan]
     summary = {"parameters": {"detector": {"refractory_s": 0.28}}, "records": ["left out"]}
-    summary["model"] = {"history": "left out"}
+    summary |= {"model": {"history": "left out"}, "groups": ["left out"]}
     html = page(tmp_path / "r.html", records=[record], scored=table, summary=summary)
     text = visible(html)
     for fact in (
@@ -71,6 +72,44 @@ def test_the_header_tells_the_facts_and_what_was_lost(tmp_path):
     ):
         assert fact in text
     assert "left out" not in text
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ((1.0, 7.25, 0.75), "score 9, mostly timing, early shape 1.0, timing 7.2, amplitude 0.8"),
+        ((8.0, 0.5, 0.5), "score 9, mostly shape shape 8.0, timing 0.5, amplitude 0.5"),
+        ((0.0, 0.0, 9.0), "score 9, mostly amplitude shape 0.0, timing 0.0, amplitude 9.0"),
+    ],
+)
+def test_a_worst_beat_tells_which_part_raised_it(tmp_path, parts, words):
+    text = visible(page(tmp_path / "r.html", worst=worst(parts=parts)))
+    assert (
+        f"The worst beat the beat what the network makes of it median beat of its record 1. "
+        f"100 0:00:04.0 {words}" in text
+    )
+
+
+def test_groups_tell_their_share_their_reasons_and_their_records(tmp_path):
+    names = ["100", "200", "300", "400", "500"]
+    table = pd.concat([scored(name, anomalies=(4, 5)) for name in names], ignore_index=True)
+    odd = np.flatnonzero(table["anomaly"])
+    table.loc[odd[:7], "group"] = 1
+    table.loc[odd[7:9], "group"] = 2
+    table.loc[odd[9], "group"] = 3
+    table.loc[odd[:4], "reason"] = "timing"
+    views = [view(name) for name in names]
+    text = visible(page(tmp_path / "r.html", records=views, scored=table, worst=[]))
+    for words in (
+        "Group 1: 7 beats, 70.0% of the anomalies 100 (2), 200 (2), 300 (2) and 1 more; "
+        "first at 0:00:05.0 of 100 mostly timing, early (shape 3, timing 4)",
+        "Group 2: 2 beats, 20.0% of the anomalies 400 (1), 500 (1); first at 0:00:06.0 of 400 "
+        "mostly shape",
+        "Group 3: 1 beat, 10.0% of the anomalies 500; first at 0:00:06.0 mostly shape",
+        "the median of 1 to 7 beats, evenly chosen, of the record that most of its group are of",
+        "made of 40 complete beats",
+    ):
+        assert words in text
 
 
 def test_the_page_refers_to_nothing_outside_itself(tmp_path):
@@ -116,6 +155,10 @@ def test_several_recordings_have_a_table_and_a_part_each(tmp_path):
     assert [f'id="series-{i}"' in html for i in range(4)] == [True, True, True, False]
 
 
+def beats_alone():
+    return scored()[list(BEAT_COLUMNS)]
+
+
 def one_beat():
     return scored(samples=[500], anomalies=()).assign(split="test")
 
@@ -130,18 +173,19 @@ def one_beat():
                 "No model was trained",
                 "No two neighbouring beats",
                 "No held-out beat has a score",
+                "No beat is an anomaly, so there are no groups.",
                 "no worst one",
             ],
         ),
         ({"scored": one_beat()}, ["Found 1 beat in", "No two neighbouring beats"]),
         ({"scored": scored(samples=[500, 600])}, ["Found 2 beats in", "1 beat has a known length"]),
         (
-            {"scored": scored().drop(columns=["score", "anomaly", "z0", "z1"]), "model": None},
-            ["Found 59 beats", "No beat has an anomaly score", "No model was trained"],
+            {"scored": beats_alone(), "model": None},
+            ["Found 59 beats", "No beat has an anomaly score", "No model", "no groups"],
         ),
         (
             {
-                "scored": scored().assign(score=np.nan, anomaly=False, z0=np.nan, z1=np.nan),
+                "scored": scored().assign(score=np.nan, anomaly=False, group=pd.NA, z0=np.nan),
                 "model": model(epochs=0, threshold=None, threshold_rule=""),
                 "worst": [],
             },

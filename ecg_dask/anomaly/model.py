@@ -53,7 +53,7 @@ class Model:
     threshold_rule
         How the threshold was set, in words.
     n_train
-        Complete beats of the training part, `n_validation` of them set aside for the early stop.
+        Usual beats of the training part, `n_validation` of them set aside for the early stop.
     n_validation
         See `n_train`.
     n_held_out
@@ -61,7 +61,7 @@ class Model:
     history
         The training curve, a row an epoch: ``epoch``, ``loss``, ``reconstruction`` and ``kl``
         (means over beats, sums over points and over latent dimensions), ``kl_weight`` at the
-        epoch's end, and ``validation``, the loss at weight 1 of the beats set aside or None.
+        epoch's end, and ``validation``, the loss of the beats set aside or None.
     notes
         What a reader should know, a sentence each.
     """
@@ -84,9 +84,11 @@ class Model:
         """Score beats, each partition where it is.
 
         Nothing is computed here. A beat's score does not depend on its partition. It does depend
-        on the median height of its record's beats, so hand over whole records. That takes the
-        whole table before the first wave is scored: of recordings whose waves do not fit into the
-        workers' memory, persist the table first.
+        on what is usual in its record, so hand over whole records: on all its intervals, on the
+        median height of its complete beats, and on a sample of at most 2,048 beats of the training
+        part that come on time. That takes the whole table, and these waves, before the first beat
+        is scored: of recordings whose waves do not fit into the workers' memory, persist the table
+        first.
 
         Parameters
         ----------
@@ -97,11 +99,15 @@ class Model:
         -------
         dask.dataframe.DataFrame
             Rows, order, index and partitions are those of ``beats.table``. ``score`` (float32):
-            squared error of the reconstruction, a point, of the beat at its record's scale: the
-            median height of the record's complete beats is 4.
-            ``anomaly`` (bool): whether the score is above the threshold. ``z0``, ``z1``, ...
-            (float32): latent mean. A beat that is not complete has a null score, null coordinates
-            and no anomaly.
+            the sum of ``score_shape``, ``score_timing`` and ``score_amplitude`` (float32 each, 0 or
+            more): how surprising a beat's QRS complex and P wave are beside the record's typical
+            beats and what the network makes of it, how early it comes, and what of the first a
+            change of height explains. A surprise is minus the natural logarithm of the chance of
+            such a value, or a higher one, in a normal distribution as wide as the usual beats'.
+            ``anomaly`` (bool): whether the score is above the threshold. ``reason`` (str): the
+            largest of the parts of an anomaly, ``"shape"``, ``"timing"`` or ``"amplitude"``, else
+            null. ``z0``, ``z1``, ... (float32): latent mean. A beat that is not complete has null
+            scores, null coordinates and no anomaly.
 
         Raises
         ------

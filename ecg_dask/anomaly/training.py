@@ -102,7 +102,10 @@ def train(
     seed: int = 0,
     alarms_per_hour: float | None = None,
 ) -> Model:
-    """Train a variational autoencoder on the complete beats of the training part.
+    """Train a variational autoencoder on the usual beats of the training part.
+
+    Usual are the complete beats that come on time, by the intervals of their record, or all
+    complete ones where fewer than 20 do. No label is used.
 
     The training runs as one task on one worker, under whatever scheduler Dask has. It logs an
     event an epoch under the topic ``ecg_dask.training`` when a worker runs it. The same seed gives

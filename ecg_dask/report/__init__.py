@@ -1,6 +1,6 @@
 """The report: one HTML page that opens offline.
 
-`envelope` and `worst_beats` describe work for the workers and return small results; `write_report`
+`envelope` and `pick_beats` describe work for the workers and return small results; `write_report`
 draws the page from these on the client. Bokeh is loaded when a page is written, not on the workers.
 """
 
@@ -10,18 +10,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .envelope import choose_bin_samples, envelope
-from .picks import WorstBeat, worst_beats
+from .picks import GroupTemplate, Picked, WorstBeat, pick_beats
 from .view import RecordView
 
 if TYPE_CHECKING:
     from .page import write_report
 
 __all__ = [
+    "GroupTemplate",
+    "Picked",
     "RecordView",
     "WorstBeat",
     "choose_bin_samples",
     "envelope",
-    "worst_beats",
+    "pick_beats",
     "write_report",
 ]
 

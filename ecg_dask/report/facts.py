@@ -95,8 +95,9 @@ def model_facts(model: Any) -> Facts:
 
 
 def run_facts(summary: Mapping[str, Any]) -> Facts:
-    """Return what the summary says besides records and model, which have tables of their own."""
-    told = {name: value for name, value in summary.items() if name not in ("records", "model")}
+    """Return what the summary says besides what the page has other places for."""
+    elsewhere = ("records", "model", "groups")
+    told = {name: value for name, value in summary.items() if name not in elsewhere}
     return list(_flat(told, "")) if told else []
 
 

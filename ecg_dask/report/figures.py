@@ -1,4 +1,4 @@
-"""The figures of beat lengths, training and worst beats."""
+"""The figures of beat lengths and training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pandas as pd
 from bokeh.models import BasicTicker
 
 from .charts import Panel, bars, count_figure, finish_legend, numbers, plain_figure
-from .picks import WorstBeat
 from .style import ALARM, MUTED, SIGNAL
 
 #: Width of a bar of the beat lengths, and the longest length drawn, in seconds.
@@ -109,18 +108,3 @@ def training_curve(model: Any) -> Panel:
             f"{weights.iloc[-1]:.3g} by epoch {full}, which changes the scale of the loss."
         )
     return Panel(figures, text)
-
-
-def worst_beat(beat: WorstBeat, unit: str) -> Any:
-    """Draw a beat, with the median beat of its record behind it."""
-    plot = plain_figure(height=190)
-    plot.toolbar_location = None
-    plot.min_border_left = 58
-    plot.line(beat.times_s, beat.median_wave, line_color=MUTED, line_width=4)
-    plot.line(beat.times_s, beat.wave, line_color=ALARM, line_width=1.6)
-    plot.xaxis.axis_label = "Time from the beat (s)"
-    plot.yaxis.axis_label = f"Amplitude ({unit})"
-    plot.xaxis.ticker.desired_num_ticks = 5
-    plot.yaxis.ticker.desired_num_ticks = 4
-    plot.x_range.range_padding = 0
-    return plot

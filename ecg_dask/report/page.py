@@ -20,9 +20,10 @@ from markupsafe import Markup
 
 from .charts import Panel, numbers
 from .facts import lead_sentence, mean_rate, model_facts, record_facts, run_facts
-from .figures import beat_lengths, training_curve, worst_beat
+from .figures import beat_lengths, training_curve
 from .latent import latent_space, score_counts
-from .picks import WorstBeat
+from .picks import Picked
+from .pictures import Pictures, group_pictures, worst_pictures
 from .series import series
 from .spans import span_rows
 from .style import THEME
@@ -37,6 +38,7 @@ _SECTIONS = [
     ("lengths", "Beat lengths"),
     ("training", "Training"),
     ("latent", "Latent space and scores"),
+    ("groups", "Groups of anomalies"),
     ("worst", "Worst beats"),
     ("parameters", "Versions and parameters"),
 ]
@@ -48,7 +50,7 @@ def write_report(
     records: Sequence[RecordView],
     scored: pd.DataFrame,
     model: Any,
-    worst: Sequence[WorstBeat],
+    picked: Picked,
     summary: Mapping[str, Any],
 ) -> None:
     """Write the report, one HTML file that opens offline.
@@ -68,17 +70,17 @@ def write_report(
         The model, or None. Used: ``history`` (a dict an epoch with epoch, loss, reconstruction,
         kl, kl_weight, validation), ``threshold``, ``threshold_rule``, ``latent``, ``n_train``,
         ``n_held_out``, ``notes``.
-    worst
-        Beats with the highest scores, highest first; `worst_beats` picks them.
+    picked
+        The groups of anomalies and the beats with the highest scores; `pick_beats` picks them.
     summary
-        Versions, parameters and whatever else is to be told of the run. ``records`` and ``model``
-        are left out, since the page tells of them in its own words.
+        Versions, parameters and whatever else is to be told of the run. ``records``, ``model`` and
+        ``groups`` are left out, since the page tells of them in its own words.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_text(
-            _page(records, _with_scores(scored), model, worst, summary), encoding="utf-8"
+            _page(records, _with_scores(scored), model, picked, summary), encoding="utf-8"
         )
         partial.replace(path)
     finally:
@@ -94,7 +96,7 @@ def _page(
     records: Sequence[RecordView],
     scored: pd.DataFrame,
     model: Any,
-    worst: Sequence[WorstBeat],
+    picked: Picked,
     summary: Mapping[str, Any],
 ) -> str:
     roots: dict[str, Any] = {}
@@ -107,7 +109,9 @@ def _page(
     ]
     for _, _, panel in panels:
         roots |= panel.figures
-    beats = _worst(worst, records, roots)
+    pictures = [group_pictures(picked.groups, records), worst_pictures(picked.worst, records)]
+    for section in pictures:
+        roots.update(section.figures)
     divs, script = _embedded(roots, scripts)
     title = "ECG report: " + (
         records[0].name if len(records) == 1 else f"{len(records)} recordings"
@@ -133,9 +137,7 @@ def _page(
             }
             for anchor, text, panel in panels
         ],
-        worst_title=_worst_title(len(worst)),
-        worst=[beat | {"div": Markup(divs[beat["key"]])} for beat in beats],
-        worst_text=_worst_text(worst),
+        pictures=[_section(section, divs) for section in pictures],
         run_facts=run_facts(summary),
     )
     return page
@@ -192,45 +194,17 @@ def _latent(scored: pd.DataFrame, model: Any) -> Panel:
     return Panel({**latent.figures, **scores.figures}, text)
 
 
-def _worst(
-    worst: Sequence[WorstBeat], records: Sequence[RecordView], roots: dict[str, Any]
-) -> list[dict[str, Any]]:
-    places = {view.name: (i, view) for i, view in enumerate(records)}
-    shown = []
-    for i, beat in enumerate(worst):
-        index, view = places[beat.record]
-        key = f"worst{i}"
-        roots[key] = worst_beat(beat, view.amplitude_unit)
-        shown.append(
-            {
-                "key": key,
-                "record": beat.record,
-                "series": index,
-                "time_s": beat.time_s,
-                "moment": view.moment(beat.time_s),
-                "score": f"{beat.score:.4g}",
-            }
-        )
-    return shown
-
-
-def _worst_title(n: int) -> str:
-    if n > 1:
-        return f"The {'twelve' if n == 12 else n} worst beats"
-    return "The worst beat" if n else "The worst beats"
-
-
-def _worst_text(worst: Sequence[WorstBeat]) -> str:
-    if not worst:
-        return "No complete beat has a score, so there is no worst one."
-    used = sorted({beat.n_median for beat in worst})
-    many = f"{used[0]:,}" if len(used) == 1 else f"{used[0]:,} to {used[-1]:,}"
-    return (
-        "Complete beats with the highest scores, highest first, each in red with its record, its "
-        "time and its score. Behind it in grey lies the median beat of its record, made of "
-        f"{many} complete beats evenly spread over it. The amplitude axes differ. The time leads "
-        "to the beat in the whole series."
-    )
+def _section(pictures: Pictures, divs: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "anchor": pictures.anchor,
+        "title": pictures.title,
+        "text": pictures.text,
+        "key": pictures.key,
+        "beats": [
+            {**caption, "div": Markup(divs[name])}
+            for name, caption in zip(pictures.figures, pictures.captions, strict=True)
+        ],
+    }
 
 
 def _embedded(
