@@ -13,6 +13,7 @@ from typing import Any
 import dask.dataframe as dd
 import numpy as np
 from dask.delayed import delayed
+from dask.graph_manipulation import clone
 
 from ..arrays import namespace, on_host
 from ..beats import Beats, one_layer
@@ -119,9 +120,11 @@ class Model:
         model = delayed(self, traverse=False)
         pairs = beats.partitions()
         known = delayed_contexts([table for table, _ in pairs])
+        # Waves that are not on the workers yet are cut twice: those of the sample by the same tasks
+        # as the others would all be kept until the last profile is there.
         samples = [
             delayed(sampled)(waves, known, i, beats.fs, self.window)
-            for i, (_, waves) in enumerate(pairs)
+            for i, waves in enumerate(clone([waves for _, waves in pairs]))
         ]
         usual = delayed(_profiles)(samples, model)
         (usual,) = one_layer([usual], f"profiles-{usual.key}")

@@ -97,8 +97,8 @@ def training_curve(model: Any) -> Panel:
     )
     if any("validation" in row and row["validation"] is not None for row in model.history):
         text += (
-            " Validation is the loss, at the final weight, of training beats that were set aside to "
-            "tell when to stop."
+            " Validation is the loss, at the final weight, of training beats that were set aside "
+            "to tell when to stop."
         )
     weights = pd.to_numeric(history.get("kl_weight", pd.Series(dtype=float)), errors="coerce")
     if len(weights) > 1 and weights.iloc[0] != weights.iloc[-1]:
