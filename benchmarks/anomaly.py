@@ -85,13 +85,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main() -> None:
-    options = parse(sys.argv[1:])
+def chosen(options: argparse.Namespace) -> list[Path]:
+    """Return the records that are asked for, without a suffix; end where they are not there."""
     folder = Path(options.data or "") / "mitdb"
     there = {path.stem: path.with_suffix("") for path in sorted(folder.glob("*.hea"))}
     names = sorted(set(options.records or there))
     if not names or not set(names) <= set(there):
         sys.exit(f"{folder} holds no such WFDB records; name their folder with --data")
+    return [there[name] for name in names]
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    paths = chosen(options)
     gpu = options.type == "gpu"
     try:
         host = machine(gpu=gpu)
@@ -99,7 +105,6 @@ def main() -> None:
         sys.exit(f"-t gpu wants CuPy and a CUDA device: {error}")
     jobs = options.jobs or (1 if gpu else os.cpu_count() or 1)
     begun = time.perf_counter()
-    paths = [there[name] for name in names]
     rows = measure(paths, options.seeds, options.epochs, options.type, jobs)
     if rows.empty:
         sys.exit("Nothing to measure: no record has enough beats of either kind")

@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from anomaly import RESULTS, mapping, parse
+from anomaly import RESULTS, chosen, mapping, parse
 from anomaly_data import ACROSS, DS1, DS2, WITHIN, Record, read_record, selection
 from anomaly_report import MEASURES, POOLED, by_record
 from anomaly_rows import OURS, by_model, protocol_rows
@@ -162,16 +161,12 @@ def page_lines(rows: pd.DataFrame) -> list[str]:
 
 def main() -> None:
     options = parse(sys.argv[1:])
-    folder = Path(options.data or "") / "mitdb"
-    there = {path.stem: path.with_suffix("") for path in sorted(folder.glob("*.hea"))}
-    names = sorted(set(options.records or there))
-    if not names or not set(names) <= set(there):
-        sys.exit(f"{folder} holds no such WFDB records; name their folder with --data")
+    paths = chosen(options)
     begun = time.perf_counter()
     rows: list[dict[str, Any]] = []
     with mapping(options.jobs or os.cpu_count() or 1) as spread:
         read = partial(read_record, device="cpu")
-        records = list(spread(read, [there[name] for name in names]))
+        records = list(spread(read, paths))
         for made in spread(partial(of_record, epochs=options.epochs), records):
             rows += made
     learnt = [record for record in records if record.name in DS1]

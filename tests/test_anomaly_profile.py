@@ -20,7 +20,7 @@ from ecg_dask.anomaly.profile import (
     regions,
     views,
 )
-from ecg_dask.anomaly.scoring import PARTS, surprise
+from ecg_dask.anomaly.scoring import PARTS, score_inputs, surprise
 
 N = 400
 
@@ -95,6 +95,17 @@ def test_views_are_those_of_obvious_loops() -> None:
 def test_surprises_are_logarithms_of_chances() -> None:
     z = torch.tensor([-40.0, -1.0, 0.0, 3.0, 5.0, 40.0], dtype=torch.float64)
     np.testing.assert_allclose(surprise(z), -norm.logsf(z.numpy()), rtol=1e-9)
+
+
+def test_a_beat_that_could_not_be_more_usual_scores_nothing_but_its_timing(model: Model) -> None:
+    """Its surprises are 0, and so is what they are divided among."""
+    name_and_inputs = [("a", inputs(make_waves(40)).numpy())]
+    profile = profiles([name_and_inputs], model.network)["a"]
+    profile = profile._replace(middle=np.full(4, 1e6, np.float32))
+    found = score_inputs(
+        name_and_inputs[0][1], np.zeros(40), [("a", 40)], model.network, {"a": profile}
+    )
+    np.testing.assert_allclose(found.score, np.log(2), rtol=1e-6)
 
 
 def test_two_usual_shapes_are_two_types(model: Model) -> None:

@@ -146,7 +146,7 @@ def _score(
     whole = torch.sqrt(qrs + p)
     # The share that the typical beat, as high as this one, would explain.
     of_qrs, of_p = seen.explained.unbind(dim=1)
-    amplitude = of_qrs * (qrs + of_p * p) / whole
+    amplitude = of_qrs * (qrs + of_p * p) / whole.clamp(min=torch.finfo(whole.dtype).tiny)
     shape = whole - amplitude
     return torch.stack([shape, surprise(early), amplitude], dim=1).float(), z
 
@@ -204,7 +204,7 @@ def score_partition(
     anomaly = score > (np.inf if threshold is None else threshold)
     columns = {"score": score, "anomaly": anomaly}
     columns |= {f"score_{part}": parts[:, i] for i, part in enumerate(PARTS)}
-    # The part with the highest of what is far from usual; a usual beat has none.
+    # What is no anomaly needs no reason.
     code = xp.where(anomaly, xp.nan_to_num(parts).argmax(axis=1), len(PARTS))
     columns["reason"] = text_column([*PARTS, None], code.astype(xp.int32))
     columns |= {column: z[:, i] for i, column in enumerate(latent_columns(network.latent))}

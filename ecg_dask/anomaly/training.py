@@ -148,7 +148,7 @@ def train(
     epochs = None if epochs is None else int(epochs)
     latent = LATENT if latent is None else int(latent)
 
-    rows, samples, sources = [], [], []
+    rows, sources = [], []
     for i, part in enumerate(several):
         pairs = part.partitions()
         known = delayed_contexts([table for table, _ in pairs])
