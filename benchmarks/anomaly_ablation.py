@@ -140,11 +140,11 @@ def of_record(record: Record, epochs: int | None) -> list[dict[str, Any]]:
 def page_lines(rows: pd.DataFrame) -> list[str]:
     """Return a table: a row a variant."""
     head, lines = ["variant"], []
-    protocols = [str(name) for name in rows["protocol"].unique()]
+    protocols = sorted(rows["protocol"].unique())
     for protocol in protocols:
         head += [f"({protocol}) AUROC", "lowest", *list(MEASURES.values())[1:]]
-    pooled = rows["record"] == POOLED
-    head += ["(c) AUROC, pooled"] if pooled.any() else []
+    pooled = rows[rows["record"] == POOLED].set_index("variant")["auroc"]
+    head += ["(c) AUROC, pooled"] if len(pooled) else []
     for name in VARIANTS:
         own = rows[rows["variant"] == name]
         cells = [name]
@@ -153,8 +153,8 @@ def page_lines(rows: pd.DataFrame) -> list[str]:
             lowest = by_record(single)
             cells += [f"{single['auroc'].mean():.4f}", f"{lowest.min():.3f} ({lowest.idxmin()})"]
             cells += [f"{single[measure].mean():.3f}" for measure in list(MEASURES)[1:]]
-        if pooled.any():
-            cells.append(f"{own[pooled]['auroc'].mean():.4f}")
+        if len(pooled):
+            cells.append(f"{pooled[name]:.4f}")
         lines.append(cells)
     return table(head, lines)
 
