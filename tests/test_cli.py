@@ -121,6 +121,8 @@ def test_a_run_that_is_stopped_leaves_no_half_file(ecg, tmp_path, how):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell that runs the tests in the background lets them, and what they start, ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not list(out.glob(".unfinished-*")):
         assert running.poll() is None
