@@ -58,11 +58,11 @@ def train(beats: tuple[Any, Any], epochs: int) -> Any:
     """Fit the model on the training beats, and set its threshold on the held-out ones."""
     from ecg_dask import Detector, Model
     from ecg_dask.anomaly.context import contexts, told
+    from ecg_dask.anomaly.model import profiles_of
     from ecg_dask.anomaly.training import (
         LATENT,
         calibrate,
         fit_model,
-        profiles_of,
         running_counts,
         sampled,
         score_rows,
@@ -83,13 +83,12 @@ def train(beats: tuple[Any, Any], epochs: int) -> Any:
 def score(beats: tuple[Any, Any], model: Any) -> int:
     """Score every beat, and return how many are anomalies."""
     from ecg_dask.anomaly.context import contexts, told
-    from ecg_dask.anomaly.model import sampled
-    from ecg_dask.anomaly.profile import profiles
+    from ecg_dask.anomaly.model import profiles_of, sampled
     from ecg_dask.anomaly.scoring import score_partition
 
     table, waves = beats
     known = contexts([told(table)])
-    usual = profiles([sampled(waves, known, 0, FS, model.window)], model.network)
+    usual = profiles_of([sampled(waves, known, 0, FS, model.window)], model)
     scored = score_partition(
         table,
         waves,

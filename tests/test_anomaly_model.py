@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import weakref
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from anomaly_beats import make_beats, make_table, make_waves
+from dask import delayed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -19,6 +21,7 @@ from safetensors.numpy import save_file
 from ecg_dask import InputError
 from ecg_dask.anomaly import Model, train
 from ecg_dask.anomaly.threshold import alarm_threshold, robust_threshold
+from ecg_dask.beats import stack_waves
 
 N = 420
 ODD = (100, 200, 330, 410)
@@ -114,6 +117,30 @@ def test_waves_that_are_not_finite_are_null(model: Model) -> None:
     assert found["score"].isna().tolist() == [False, True, True, False, False]
     assert found["z0"].isna().equals(found["score"].isna())
     assert not found["anomaly"].iloc[1:3].any()
+
+
+def test_scoring_keeps_no_waves(model: Model) -> None:
+    """Whatever the length of a record: of its partitions' waves few are there at a time."""
+    waves = make_waves(N)
+    beats = make_beats(waves, cuts=range(30, N, 30))
+    there, most = 0, 0
+
+    def gone() -> None:
+        nonlocal there
+        there -= 1
+
+    def load(start: int) -> np.ndarray:
+        nonlocal there, most
+        block = waves[start : start + 30].copy()
+        there += 1
+        most = max(most, there)
+        weakref.finalize(block, gone)
+        return block
+
+    blocks = [delayed(load, pure=False)(start) for start in range(0, N, 30)]
+    lazy = replace(beats, waves=stack_waves(blocks, waves.shape[1:], waves[:0]))
+    assert len(model.score(lazy).compute()) == N
+    assert most <= 4
 
 
 def test_beats_unlike_the_model_are_refused(model: Model) -> None:

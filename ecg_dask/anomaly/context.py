@@ -14,8 +14,9 @@ import numpy.typing as npt
 from dask.delayed import Delayed, delayed
 from scipy.ndimage import median_filter, percentile_filter
 
+from ..arrays import namespace, on_host
 from ..beats import one_layer
-from .inputs import model_inputs
+from .inputs import model_inputs, selected
 
 #: Beats of the running rhythm, about 25 s, whose median outlasts fifteen early beats in a row; and
 #: beats, about 50 s, by which the spread of the intervals and the longest usual ones are judged.
@@ -246,3 +247,18 @@ def inputs_of(
         Seconds before and after the beat.
     """
     return model_inputs(waves, context.scale[rows], fs, window, context.next_s[rows])
+
+
+def finite_inputs(
+    waves: Any, context: Context, rows: Mask, fs: float, window: tuple[float, float]
+) -> tuple[Any, Mask]:
+    """Return those of some beats that the network can see, and which they are.
+
+    Finite samples can still overflow; such beats are scored as null and teach nothing. Parameters
+    are those of `inputs_of`, but `waves` are those of the whole partition.
+    """
+    inputs = inputs_of(selected(waves, rows), context, rows, fs, window)
+    finite = on_host(namespace(inputs).isfinite(inputs).all(axis=(1, 2)))
+    kept = rows.copy()
+    kept[kept] = finite
+    return selected(inputs, finite), kept

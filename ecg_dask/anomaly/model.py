@@ -15,12 +15,11 @@ import numpy as np
 from dask.delayed import delayed
 from dask.graph_manipulation import clone
 
-from ..arrays import namespace, on_host
 from ..beats import Beats, one_layer
 from ..errors import InputError
 from ..gpu.pool import told_when_full
-from .context import NO_CONTEXT, Context, delayed_contexts, inputs_of, runs_of, split_runs
-from .inputs import LENGTH, check_alike, selected
+from .context import NO_CONTEXT, Context, delayed_contexts, finite_inputs, runs_of, split_runs
+from .inputs import LENGTH, check_alike
 from .profile import Profile, profiles
 from .scoring import score_partition
 from .vae import Network
@@ -126,7 +125,7 @@ class Model:
             delayed(sampled)(waves, known, i, beats.fs, self.window)
             for i, waves in enumerate(clone([waves for _, waves in pairs]))
         ]
-        usual = delayed(_profiles)(samples, model)
+        usual = delayed(profiles_of)(samples, model)
         (usual,) = one_layer([usual], f"profiles-{usual.key}")
         parts = [
             delayed(_score_partition)(table, waves, known, i, usual, model, beats.fs)
@@ -228,14 +227,12 @@ def sampled(
 ) -> list[tuple[str, Any]]:
     """Return the beats of one partition that its records' statistics are made of."""
     context = known[number]
-    inputs = inputs_of(selected(waves, context.sample), context, context.sample, fs, window)
-    finite = on_host(namespace(inputs).isfinite(inputs).all(axis=(1, 2)))
-    kept = context.sample.copy()
-    kept[kept] = finite
-    return split_runs(selected(inputs, finite), runs_of(context.runs, kept))
+    inputs, kept = finite_inputs(waves, context, context.sample, fs, window)
+    return split_runs(inputs, runs_of(context.runs, kept))
 
 
-def _profiles(samples: Sequence[Sequence[tuple[str, Any]]], model: Model) -> dict[str, Profile]:
+def profiles_of(samples: Sequence[Sequence[tuple[str, Any]]], model: Model) -> dict[str, Profile]:
+    """Make the profiles of the records by a model's network."""
     return profiles(samples, model.network)
 
 

@@ -15,11 +15,11 @@ from ..arrays import namespace, on_gpu, on_host
 from ..beats import Beats, one_layer
 from ..errors import InputError
 from ..gpu.pool import told_when_full
-from .context import Context, delayed_contexts, inputs_of, runs_of, split_runs, told
+from .context import Context, delayed_contexts, finite_inputs, runs_of, split_runs, told
 from .fit import fit
 from .inputs import check_alike, selected
-from .model import Model
-from .profile import Profile, profiles
+from .model import Model, profiles_of
+from .profile import Profile
 from .scoring import score_inputs
 from .threshold import ABOVE_MEDIAN, FEWEST_HELD_OUT, alarm_threshold, robust_threshold
 
@@ -242,16 +242,11 @@ def take_rows(
     window
         Seconds before and after the beat.
     """
-    xp = namespace(waves)
     context, here = known[number], told(table)
-    kept = here.complete.copy()
-    inputs = inputs_of(selected(waves, kept), context, kept, fs, window)
-    # Finite samples can still overflow; such beats are scored as null and teach nothing.
-    finite = on_host(xp.isfinite(inputs).all(axis=(1, 2)))
-    kept[kept] = finite
+    inputs, kept = finite_inputs(waves, context, here.complete, fs, window)
     known_rr = np.isfinite(here.rr_s)
     return Rows(
-        inputs=selected(inputs, finite),
+        inputs=inputs,
         runs=runs_of(context.runs, kept),
         train=here.train[kept],
         on_time=context.on_time[kept],
@@ -270,11 +265,6 @@ def _n_training(rows: Rows) -> int:
 def sampled(rows: Rows) -> list[tuple[str, Any]]:
     """Return the beats that their records' statistics are made of."""
     return split_runs(selected(rows.inputs, rows.sample), runs_of(rows.runs, rows.sample))
-
-
-def profiles_of(samples: Sequence[Sequence[tuple[str, Any]]], model: Model) -> dict[str, Profile]:
-    """Make the profiles of the records by a model's network."""
-    return profiles(samples, model.network)
 
 
 def running_counts(counts: Sequence[int]) -> list[int]:
