@@ -115,8 +115,9 @@ def group_pictures(groups: Sequence[GroupTemplate], records: Sequence[RecordView
     text = "No beat is an anomaly, so there are no groups."
     if groups:
         text = (
-            "Anomalies that lie close to each other in latent space, each told from its record's "
-            "usual beats, largest group first; the column group of the table has the numbers. "
+            "Anomalies that lie close to each other in latent space and by the parts of their "
+            "scores, each told from its record's usual beats, largest group first; the column "
+            "group of the table has the numbers. "
             "A template is the median of "
             f"{_span([group.n_wave for group in groups])} beats, evenly chosen, of the record that "
             "most of its group are of. Beside it lies the median beat of this record, made of "
