@@ -131,7 +131,8 @@ def views(x: torch.Tensor, y: torch.Tensor, profile: Profile, where: Regions) ->
     distance, nearest = (qrs[:, None] - types).square().mean(dim=(2, 3)).min(dim=1)
     nearest_type = types[nearest]
     energy = nearest_type.square().sum(dim=(1, 2)) + FAINT
-    gain = (nearest_type * qrs).sum(dim=(1, 2)) / energy
+    # No height explains a beat that is upside down.
+    gain = ((nearest_type * qrs).sum(dim=(1, 2)) / energy).clamp(min=0)
     left = (x - y - profile.residual)[..., where.qrs].square().mean(dim=(1, 2))
     p, typical = _centred(x[..., where.p]), _centred(profile.wave[..., where.p])
     other = (p - typical).square().mean(dim=(1, 2))
