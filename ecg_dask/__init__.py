@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .readers import read
     from .recording import Recording
     from .segment import Detector, find_beats
+    from .store import Store
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ _HOMES = {
     "InputError": "errors",
     "Model": "anomaly",
     "Recording": "recording",
+    "Store": "store",
     "connect": "cluster",
     "evaluate": "evaluation",
     "find_beats": "segment",
@@ -44,6 +46,7 @@ __all__ = [
     "InputError",
     "Model",
     "Recording",
+    "Store",
     "connect",
     "evaluate",
     "find_beats",

@@ -176,7 +176,7 @@ class Beats:
         InputError
             When table and waves have different numbers of partitions.
         """
-        parts = self._table_parts()
+        parts = self.table_parts()
         blocks = [unaliased(block) for block in self.waves.to_delayed(optimize_graph=False).flat]
         if len(parts.rows) != len(blocks):
             raise InputError(
@@ -187,8 +187,8 @@ class Beats:
             )
         return list(zip(parts.rows, blocks, strict=True))
 
-    def _table_parts(self) -> TableParts:
-        """Return the table's partitions, as they were made where that is known."""
+    def table_parts(self) -> TableParts:
+        """Return the table's partitions, delayed, as they were made where that is known."""
         parts: TableParts | None = vars(self).get("_parts")
         if parts is None:
             parts = TableParts(self.table.to_delayed(optimize_graph=False), self.table._meta)
@@ -209,13 +209,17 @@ class Beats:
             The same, of results that are there or on their way; Dask computes again what a dead
             worker held.
         """
+        return self.persisted_with((), waves=waves)
+
+    def persisted_with(self, others: Sequence[Any], *, waves: bool = True) -> Beats:
+        """Persist it together with other collections, in one graph (see `persist`)."""
         rows, blocks = (list(part) for part in zip(*self.partitions(), strict=True))
-        rows, blocks, records, spans = dask.persist(
-            rows, blocks if waves else [], self.records, self.spans
+        rows, blocks, records, spans, *_ = dask.persist(
+            rows, blocks if waves else [], self.records, self.spans, *others
         )
         kept = stack_waves(blocks, self.waves.shape[1:], self.waves._meta) if waves else self.waves
         # Under their old names Dask would take these for the ones that are not computed.
-        held = TableParts(_renamed(rows, f"held-{uuid4().hex}"), self._table_parts().meta)
+        held = TableParts(_renamed(rows, f"held-{uuid4().hex}"), self.table_parts().meta)
         return replace(self, table=held, waves=kept, records=records, spans=spans)
 
     def where(self, predicate: Callable[[Any], Any]) -> Beats:
@@ -233,7 +237,7 @@ class Beats:
             waves.append(delayed(_take_waves)(block, mask))
         flat = one_layer([*table, *waves], f"where-{tokenize([part.key for part in table])}")
         kept = stack_waves(flat[len(table) :], self.waves.shape[1:], self.waves._meta)
-        rows = TableParts(flat[: len(table)], self._table_parts().meta)
+        rows = TableParts(flat[: len(table)], self.table_parts().meta)
         return replace(self, table=rows, waves=kept)
 
     @staticmethod

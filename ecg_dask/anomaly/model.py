@@ -80,6 +80,9 @@ class Model:
     history: tuple[dict[str, float | None], ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
 
+    def __sizeof__(self) -> int:
+        return sum(part.nbytes for part in self.weights.values())
+
     def score(self, beats: Beats) -> dd.DataFrame:
         """Score beats, each partition where it is.
 

@@ -1,0 +1,202 @@
+"""Names on the scheduler, as Dask's published datasets.
+
+A name is two datasets: its entry, which every list reads, with the keys of the tasks that hold its
+data; and the thing itself, which makes the scheduler keep these tasks, what they were made of
+included, so that Dask can compute them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from distributed.client import futures_of
+
+from ..errors import InputError
+from .entry import GONE, MEMORY, Entry
+from .expiry import Expiry
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+#: What the keys of published datasets begin with.
+_ENTRY, _VALUE, _SETTINGS = "ecg_dask-entry", "ecg_dask-value", "ecg_dask-settings"
+
+#: States of tasks on the scheduler that are there or will be.
+_ALIVE = {"memory", "processing", "waiting", "no-worker", "queued"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the store does by itself, on one scheduler for all processes.
+
+    Attributes
+    ----------
+    limit
+        Most bytes of all names in the workers' memory; None for no limit.
+    ttl_s
+        Seconds after which a name goes; None for never.
+    folder
+        Folder that all workers see, for what is beyond the limit.
+    """
+
+    limit: int | None = None
+    ttl_s: float | None = None
+    folder: str | None = None
+
+
+class Catalogue:
+    """The names of a cluster.
+
+    Parameters
+    ----------
+    client
+        Client of the cluster.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def settings(self) -> Settings:
+        """Return the settings."""
+        found = self._client.get_dataset((_SETTINGS,), default=None)
+        return Settings() if found is None else Settings(**found)
+
+    def set(self, settings: Settings) -> None:
+        """Keep settings, instead of those before."""
+        self._client.publish_dataset({(_SETTINGS,): vars(settings)}, override=True)
+
+    def entries(self) -> list[Entry]:
+        """Return all entries, oldest first, each with its state as it is now."""
+        names = [key for key in self._client.list_datasets() if _is_entry(key)]
+        found = self._client.get_dataset(names, default=None) if names else []
+        # Others may drop one in between.
+        found = [one for one in found if one is not None]
+        states = self._states([key for one in found for key in one["keys"]])
+        entries = [_with_state(one, states) for one in found]
+        return sorted(entries, key=lambda entry: entry.created)
+
+    def entry(self, name: str) -> Entry:
+        """Return a name's entry, with its state as it is now.
+
+        Raises
+        ------
+        InputError
+            When there is no such name.
+        """
+        found = self._client.get_dataset((_ENTRY, name), default=None)
+        if found is None:
+            raise InputError(
+                f"name {name}",
+                "no such name in the store",
+                _listed([entry.name for entry in self.entries()]),
+                "Choose one of these, put it, or restore a snapshot (a scheduler that was started "
+                "anew has no names)",
+            )
+        return _with_state(found, self._states(found["keys"]))
+
+    def value(self, entry: Entry) -> Any:
+        """Return what is published of an entry; no data moves.
+
+        Raises
+        ------
+        InputError
+            When it was dropped since.
+        """
+        found = self._client.get_dataset(_value_key(entry), default=None)
+        if found is None:
+            # Says that there is no such name, or that another is there now.
+            self.entry(entry.name)
+            raise InputError(
+                f"name {entry.name}",
+                "something that is being put anew",
+                "a name that stays while it is read",
+                "Get it again",
+            )
+        return found["value"]
+
+    def publish(self, entry: Entry, value: Any, held: Sequence[Any], *, overwrite: bool) -> None:
+        """Publish a thing under its entry's name, all at once.
+
+        Raises
+        ------
+        InputError
+            When there is something of that name already.
+        """
+        before = self._client.get_dataset(_entry_key(entry), default=None)
+        keys = list({future.key for future in futures_of(list(held))})
+        both = {
+            _entry_key(entry): _raw(entry, keys),
+            _value_key(entry): {"value": value, "held": list(held)},
+        }
+        try:
+            self._client.publish_dataset(both, override=overwrite)
+        except KeyError as error:
+            raise taken(self.entry(entry.name)) from error
+        if before is not None and before["entry"]["id"] != entry.id:
+            self._client.unpublish_dataset(_value_key(Entry(**before["entry"])))
+
+    def change(self, entry: Entry) -> None:
+        """Change what is said of a thing, and nothing of its data."""
+        key = _entry_key(entry)
+        found = self._client.get_dataset(key, default=None)
+        if found is not None and found["entry"]["id"] == entry.id:
+            self._client.publish_dataset({key: _raw(entry, found["keys"])}, override=True)
+
+    def drop(self, entry: Entry) -> None:
+        """Let go of a name; its data goes when nobody else holds it."""
+        self._client.unpublish_dataset([_entry_key(entry), _value_key(entry)])
+
+    def let_expire(self, entry: Entry, seconds: float) -> None:
+        """Let a name go by itself."""
+        datasets = [_value_key(entry), _entry_key(entry)]
+        self._client.register_plugin(Expiry(entry.id, datasets, seconds))
+
+    def has_workers(self) -> bool:
+        """Tell whether the cluster has workers."""
+        return bool(self._client.nthreads())
+
+    def _states(self, keys: Sequence[Any]) -> dict[Any, str | None]:
+        if not keys:
+            return {}
+        scheduler = self._client.scheduler
+        found: dict[Any, str | None] = self._client.sync(scheduler.get_task_status, keys=list(keys))
+        return found
+
+
+def taken(entry: Entry) -> InputError:
+    """Return the error of a name that is taken."""
+    return InputError(
+        f"name {entry.name}",
+        f"{entry.kind} of that name already, of {entry.created}, by {entry.made_by}",
+        "a new name",
+        "Choose another, drop it, or overwrite it (overwrite=True, --overwrite)",
+    )
+
+
+def _entry_key(entry: Entry) -> tuple[str, ...]:
+    return (_ENTRY, entry.name)
+
+
+def _value_key(entry: Entry) -> tuple[str, ...]:
+    return (_VALUE, entry.name, entry.id)
+
+
+def _is_entry(key: Any) -> bool:
+    return isinstance(key, tuple) and len(key) == 2 and key[0] == _ENTRY
+
+
+def _raw(entry: Entry, keys: Sequence[Any]) -> dict[str, Any]:
+    return {"entry": entry.to_dict(), "keys": list(keys)}
+
+
+def _with_state(found: Mapping[str, Any], states: Mapping[Any, str | None]) -> Entry:
+    entry = Entry(**found["entry"])
+    if entry.state == MEMORY and any(states.get(key) not in _ALIVE for key in found["keys"]):
+        return replace(entry, state=GONE)
+    return entry
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if names else "no name yet"
