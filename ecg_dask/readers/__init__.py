@@ -27,9 +27,10 @@ from .wfdb_records import read_wfdb
 __all__ = ["read"]
 
 #: On a GPU a partition holds so small a share of the worker's pool, as float32: a task needs about
-#: fifteen times as much at once. And at most so much, in bytes: a day of one lead at 250 Hz is one
-#: partition for one GPU, since each costs milliseconds, and two for several.
-_SHARE_OF_POOL, _LARGEST, _LARGEST_OF_SEVERAL = 1 / 64, 256 * 2**20, 40 * 2**20
+#: fifteen times as much at once. And at most so much, in bytes. One partition more costs 30 ms, in
+#: which a GPU reads and segments a hundred million samples, so that a day of one lead at 250 Hz is
+#: one partition, on several GPUs as well.
+_SHARE_OF_POOL, _LARGEST = 1 / 64, 256 * 2**20
 
 #: Share of the workers' pools that a recording may fill which is read while it is counted.
 _ROOM = 1 / 8
@@ -70,7 +71,7 @@ def read(
         of float32 signal. Exact for WFDB and NumPy, kept on average for tables of text, whole
         groups of rows for Parquet. By default 8 MiB of signal, or 16 MiB of text: a day of one lead
         at 250 Hz gives 10 to 14 partitions, and a task stays under about 100 MB. On GPU workers a
-        64th of the pool, but at most 256 MiB, or 40 MiB with several workers.
+        64th of the pool, but at most 256 MiB.
 
     Returns
     -------
@@ -160,8 +161,7 @@ def _open(name: str, fs: float | None, leads: Leads, chunk: int | str | None) ->
 def _sizes(pool: Pool, chunk: int | str | None) -> dict[str, Any]:
     """Return the size of a partition, and room for what is read at once, on workers with a pool."""
     if chunk is None:
-        largest = _LARGEST if pool.workers == 1 else _LARGEST_OF_SEVERAL
-        chunk = f"{min(int(pool.size * _SHARE_OF_POOL), largest)} B"
+        chunk = f"{min(int(pool.size * _SHARE_OF_POOL), _LARGEST)} B"
     return {"chunk": chunk, "room": int(pool.size * pool.workers * _ROOM)}
 
 
