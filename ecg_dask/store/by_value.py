@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import site
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -18,17 +18,31 @@ _OURS = Path(__file__).resolve().parents[1]
 
 def own_modules() -> Iterator[ModuleType]:
     """Give the imported modules that belong to this program and not to the installation."""
-    paths = sysconfig.get_paths()
-    places = [paths[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")]
-    places += [*site.getsitepackages(), site.getusersitepackages()]
-    installed = {Path(place).resolve() for place in places}
-    for module in list(sys.modules.values()):
+    for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not file or getattr(module, "__name__", "__main__") == "__main__":
-            continue
-        path = Path(file).resolve()
-        if _OURS not in path.parents and installed.isdisjoint(path.parents):
+        # The script itself travels by value anyway.
+        if file and name != "__main__" and module.__name__ == name and _is_own(file):
             yield module
+
+
+@cache
+def _is_own(file: str) -> bool:
+    path = Path(file).resolve()
+    if path.is_relative_to(_OURS) or any(path.is_relative_to(place) for place in _standard()):
+        return False
+    return not any(_has_packages(place) for place in path.parents)
+
+
+@cache
+def _has_packages(place: Path) -> bool:
+    """Tell whether packages are installed in a folder: pip notes there which."""
+    return place.name in ("site-packages", "dist-packages") or any(place.glob("*.dist-info"))
+
+
+@cache
+def _standard() -> list[Path]:
+    """Return where Python's own library is."""
+    return [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib")]
 
 
 def taken_along() -> list[Delayed]:

@@ -46,6 +46,21 @@ class Settings:
     folder: str | None = None
 
 
+class _Published:
+    """A thing with what holds it, as one: Dask takes lists and dicts apart when it sends them.
+
+    It is a Dask collection of all futures of the thing, which Dask binds to the client that gets
+    it.
+    """
+
+    def __init__(self, value: Any, held: Sequence[Any]) -> None:
+        self.value = value
+        self.held = list(held)
+
+    def __dask_graph__(self) -> dict[Any, Any]:
+        return {future.key: future for future in futures_of(self.held)}
+
+
 class Catalogue:
     """The names of a cluster.
 
@@ -60,8 +75,16 @@ class Catalogue:
 
     def settings(self) -> Settings:
         """Return the settings."""
-        found = self._client.get_dataset((_SETTINGS,), default=None)
-        return Settings() if found is None else Settings(**found)
+        return self.find("")[1]
+
+    def find(self, name: str) -> tuple[Entry | None, Settings]:
+        """Return a name's entry as it was written, None where there is none, and the settings.
+
+        Both come by one message.
+        """
+        found, kept = self._client.get_dataset([(_ENTRY, name), (_SETTINGS,)], default=None)
+        settings = Settings() if kept is None else Settings(**kept)
+        return None if found is None else Entry(**found["entry"]), settings
 
     def set(self, settings: Settings) -> None:
         """Keep settings, instead of those before."""
@@ -114,28 +137,38 @@ class Catalogue:
                 "a name that stays while it is read",
                 "Get it again",
             )
-        return found["value"]
+        return found.value
 
-    def publish(self, entry: Entry, value: Any, held: Sequence[Any], *, overwrite: bool) -> None:
+    def publish(
+        self, entry: Entry, value: Any, held: Sequence[Any], *, before: Entry | None
+    ) -> None:
         """Publish a thing under its entry's name, all at once.
+
+        Parameters
+        ----------
+        entry
+            What is known of it.
+        value, held
+            The thing, and the Dask collections that it consists of.
+        before
+            What may be replaced under the name; None for nothing.
 
         Raises
         ------
         InputError
-            When there is something of that name already.
+            When there is something else of that name.
         """
-        before = self._client.get_dataset(_entry_key(entry), default=None)
-        keys = list({future.key for future in futures_of(list(held))})
+        published = _Published(value, held)
         both = {
-            _entry_key(entry): _raw(entry, keys),
-            _value_key(entry): {"value": value, "held": list(held)},
+            _entry_key(entry): _raw(entry, list(published.__dask_graph__())),
+            _value_key(entry): published,
         }
         try:
-            self._client.publish_dataset(both, override=overwrite)
+            self._client.publish_dataset(both, override=before is not None)
         except KeyError as error:
             raise taken(self.entry(entry.name)) from error
-        if before is not None and before["entry"]["id"] != entry.id:
-            self._client.unpublish_dataset(_value_key(Entry(**before["entry"])))
+        if before is not None and before.id != entry.id:
+            self._client.unpublish_dataset(_value_key(before))
 
     def change(self, entry: Entry) -> None:
         """Change what is said of a thing, and nothing of its data."""

@@ -45,7 +45,7 @@ class Entry:
     created
         When it was put, in ISO 8601, UTC.
     used
-        When it was last put or got.
+        When it was last put, or got while the store has a limit.
     expires
         When it goes by itself; None for never.
     state

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import dask.dataframe as dd
 from distributed import wait
 from distributed.utils import TimeoutError
 
@@ -32,7 +33,7 @@ def parts_of(name: str, value: Any) -> list[dict[str, Any]]:
         return [{"signal": block} for block in value.signal.to_delayed(optimize_graph=False).flat]
     if isinstance(value, Beats):
         return [{"table": rows, "waves": waves} for rows, waves in value.partitions()]
-    if hasattr(value, "to_delayed"):
+    if isinstance(value, dd.DataFrame):
         return [{"table": rows} for rows in value.to_delayed(optimize_graph=False)]
     raise InputError(
         f"name {name}",

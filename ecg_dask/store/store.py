@@ -22,7 +22,7 @@ from ..beats import Beats
 from ..errors import InputError
 from ..recording import Recording
 from . import disk
-from .catalogue import Catalogue, taken
+from .catalogue import Catalogue, Settings, taken
 from .entry import DISK, GONE, MEMORY, Entry, new_id, now, this_program
 from .kinds import MODEL, device_of, keep, kind_of, rate_of, schema_of
 from .waiting import wait_for
@@ -145,12 +145,12 @@ class Store:
             has no workers. Also what computing it raises.
         """
         kind = kind_of(name, value)
-        self._check_free(name, overwrite)
+        before, settings = self._place(name, overwrite)
         if recipe is None and RECIPE in os.environ:
             recipe = json.loads(os.environ[RECIPE])
         known = self._got if made_from is None else {one: self.entry(one).id for one in made_from}
         kept = keep(name, kind, value)
-        created, ttl_s = datetime.now(UTC), self._catalogue.settings().ttl_s
+        created, ttl_s = datetime.now(UTC), settings.ttl_s
         entry = Entry(
             name=name,
             id=new_id(),
@@ -167,10 +167,10 @@ class Store:
             recipe=recipe,
             device=device_of(kept.value),
         )
-        self._catalogue.publish(entry, kept.value, kept.held, overwrite=overwrite)
+        self._catalogue.publish(entry, kept.value, kept.held, before=before)
         if ttl_s is not None:
             self._catalogue.let_expire(entry, ttl_s)
-        self._make_room(entry)
+        self._make_room(settings, but=entry)
         return entry
 
     def get(self, name: str) -> Thing:
@@ -183,8 +183,7 @@ class Store:
         InputError
             When there is no such name, or its data is gone.
         """
-        value = self._held(name)
-        entry = self.entry(name)
+        entry, value = self._held(name)
         self._got[name] = entry.id
         if entry.kind == MODEL:
             (future,) = futures_of(value)
@@ -215,7 +214,7 @@ class Store:
             When there is no such name.
         """
         self._catalogue.drop(self.entry(name))
-        self._make_room()
+        self._make_room(self._catalogue.settings())
 
     def share(self, name: str, *, hold_s: float = 60.0) -> dict[str, Any]:
         """Offer a name's data to processes outside Dask on the workers' machine.
@@ -245,8 +244,7 @@ class Store:
         from ..share import describe
         from .sharing import offered, parts_of
 
-        value = self._held(name)
-        entry = self.entry(name)
+        entry, value = self._held(name)
         pieces = offered(self._client, name, parts_of(name, value), hold_s)
         about = {"id": entry.id, "schema": dict(entry.schema)}
         return describe(name, entry.kind, pieces, fs=entry.fs, info=about)
@@ -284,12 +282,12 @@ class Store:
         from .querying import names_of, schemas_of, table_of, task_of, told_of
 
         if out is not None:
-            self._check_free(out, overwrite)
+            self._place(out, overwrite)
         schemas = schemas_of(self.list())
         names = names_of(query, schemas)
         from ..sql import ERRORS, refused
 
-        values = {name: self._held(name) for name in names}
+        values = {name: self._held(name)[1] for name in names}
         answer = task_of(query, values, engine)
         answer, told = dask.persist(answer, told_of(answer))
         try:
@@ -323,7 +321,7 @@ class Store:
         """
         entries = self.list()
         for entry in entries:
-            value = self._held(entry.name)
+            _, value = self._held(entry.name)
             self._write(entry, value, Path(os.path.abspath(folder)) / entry.name)
         return entries
 
@@ -351,22 +349,24 @@ class Store:
         """
         places = disk.folders(Path(os.path.abspath(folder)))
         entries = [replace(disk.entry_in(place), state=DISK) for place in places]
-        there = {entry.name: entry for entry in self.list()}
-        for entry in entries:
-            if entry.name in there and not overwrite:
-                raise taken(there[entry.name])
-        for entry, place in zip(entries, places, strict=True):
-            self._catalogue.publish(entry, str(place), [], overwrite=overwrite)
+        # Names that are taken are refused before the first is brought back.
+        before = [self._place(entry.name, overwrite)[0] for entry in entries]
+        for entry, place, there in zip(entries, places, before, strict=True):
+            self._catalogue.publish(entry, str(place), [], before=there)
         return entries
 
-    def _check_free(self, name: str, overwrite: bool) -> None:
-        """Refuse what is no name, and one that is taken, before anything is computed."""
-        _check_name(name)
-        for entry in self.list():
-            if entry.name == name and not overwrite:
-                raise taken(entry)
+    def _place(self, name: str, overwrite: bool) -> tuple[Entry | None, Settings]:
+        """Return what may be replaced under a name, and the settings.
 
-    def _held(self, name: str) -> Any:
+        Refuses what is no name, and a name that is taken.
+        """
+        _check_name(name)
+        before, settings = self._catalogue.find(name)
+        if before is not None and not overwrite:
+            raise taken(before)
+        return before, settings
+
+    def _held(self, name: str) -> tuple[Entry, Any]:
         """Return a thing that is on the workers, read back where it was not."""
         entry = self.entry(name)
         if not self._catalogue.has_workers():
@@ -385,19 +385,21 @@ class Store:
                 "(overwrite=True), or drop it",
             )
         value = self._catalogue.value(entry)
+        settings = self._catalogue.settings()
         if entry.state == DISK:
             kept = keep(name, entry.kind, disk.read(Path(value)))
             n_bytes = wait_for(self._client, kept.held, f"name {name}")
             entry = replace(entry, state=MEMORY, n_bytes=n_bytes, used=now())
-            self._catalogue.publish(entry, kept.value, kept.held, overwrite=True)
-            self._make_room(entry)
-            return kept.value
-        self._catalogue.change(replace(entry, used=now()))
-        return value
+            self._catalogue.publish(entry, kept.value, kept.held, before=entry)
+            self._make_room(settings, but=entry)
+            return entry, kept.value
+        if settings.limit is not None:
+            # Which was used least recently matters only then.
+            self._catalogue.change(replace(entry, used=now()))
+        return entry, value
 
-    def _make_room(self, but: Entry | None = None) -> None:
+    def _make_room(self, settings: Settings, *, but: Entry | None = None) -> None:
         """Write names to files, the one first that was not used for longest, until all fit."""
-        settings = self._catalogue.settings()
         if settings.limit is None or settings.folder is None or not self._catalogue.has_workers():
             return
         entries = self.list()
@@ -412,7 +414,7 @@ class Store:
                 continue
             place = spilled / _folder_of(entry)
             self._write(entry, self._catalogue.value(entry), place)
-            self._catalogue.publish(replace(entry, state=DISK), str(place), [], overwrite=True)
+            self._catalogue.publish(replace(entry, state=DISK), str(place), [], before=entry)
             in_memory -= entry.n_bytes
 
     def _write(self, entry: Entry, value: Any, folder: Path) -> None:
