@@ -19,6 +19,8 @@ import click
 
 from . import __version__
 from .errors import InputError
+from .sql_command import sql
+from .stages.commands import stage, store
 
 #: Longest synthetic recording: a year.
 MOST_HOURS = 366 * 24
@@ -212,3 +214,8 @@ def doctor(as_json: bool, **options: Any) -> None:
         click.echo(line)
     if any(one.finding.fails for one in kept):
         sys.exit(1)
+
+
+main.add_command(sql)
+main.add_command(stage)
+main.add_command(store)

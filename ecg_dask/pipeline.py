@@ -5,45 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dask
 import pandas as pd
-from dask.delayed import Delayed, delayed
 
-from .arrays import on_gpu, on_host
-from .beats import Beats
 from .cluster import connect
 from .errors import InputError
 from .progress import Stages
 from .readers import read
 from .readers.files import samples_per_chunk
-from .recording import Recording
-from .segment import Detector, find_beats
-from .writers import (
-    MODEL,
-    REPORT,
-    SPANS,
-    SUMMARY,
-    TABLE,
-    file_names,
-    result_folder,
-    span_facts,
-    versions,
-    write_annotations,
-    write_summary,
-    write_table,
-)
+from .result import Record, Result, insert_group, parts_on_host
+from .segment import Detector
+from .writers import REPORT, result_folder
 
 if TYPE_CHECKING:
     from distributed import Client
     from rich.console import Console
-
-    from .anomaly import Model
-    from .report import RecordView
 
 #: The stages of a run, in order.
 STAGES = ("load", "segment", "train", "score", "report")
@@ -121,7 +101,7 @@ def run(
     stages = STAGES[: STAGES.index(until) + 1]
     if not os.fspath(out):
         raise InputError("out", "an empty name", "the name of a folder", "Name a folder")
-    _check_chunk(chunk)
+    check_chunk(chunk)
     if "train" in stages:
         from .anomaly import check_options
 
@@ -152,10 +132,10 @@ def run(
     ):
         if console is not None:
             console.print(f"Dashboard: {client.dashboard_link}")
-        result = _Result(client, bars)
-        result.load(given, fs, lead, chunk)
+        result = _Run(client, bars)
+        result.load(given, fs, lead, chunk, detector)
         if "segment" in stages:
-            result.segment(detector)
+            result.segment()
         if "train" in stages:
             result.train(epochs, seed, alarms_per_hour)
         if "score" in stages:
@@ -167,7 +147,14 @@ def run(
     return summary
 
 
-def _check_chunk(chunk: int | str | None) -> None:
+def check_chunk(chunk: int | str | None) -> None:
+    """Refuse a size of partitions that Dask cannot handle.
+
+    Raises
+    ------
+    InputError
+        When it is no size, or too small a one.
+    """
     if samples_per_chunk(chunk, 1) < SMALLEST_CHUNK:
         raise InputError(
             "chunk",
@@ -202,26 +189,12 @@ def _client(scheduler: str | None, options: Mapping[str, Any]) -> Iterator[Clien
     yield active
 
 
-@dataclass
-class _Step:
-    """One recording on its way."""
-
-    recording: Recording
-    beats: Beats | None = None
-    account: pd.DataFrame | None = None
-    spans: pd.DataFrame | None = None
-    table: pd.DataFrame | None = None
-    lengths: Sequence[int] = ()
-
-
-class _Result:
+class _Run(Result):
     """The recordings of a run and what is known of them after each stage."""
 
     def __init__(self, client: Client, bars: Stages) -> None:
+        super().__init__(bars)
         self._client = client
-        self._bars = bars
-        self._steps: list[_Step] = []
-        self._model: Model | None = None
 
     def load(
         self,
@@ -229,188 +202,55 @@ class _Result:
         fs: float | None,
         lead: str | int,
         chunk: int | str | None,
+        detector: Detector | None,
     ) -> None:
         with self._bars.stage("load") as stage:
             for i, path in enumerate(paths):
                 stage.draw(i, len(paths))
                 recording = read(path, fs=fs, leads=lead, chunk=chunk)
-                self._steps.append(_Step(recording))
-            names = _told_apart([step.recording.name for step in self._steps])
-            for step, name in zip(self._steps, names, strict=True):
-                step.recording = replace(step.recording, name=name)
+                self.records.append(Record(recording, detector))
+            names = _told_apart([record.recording.name for record in self.records])
+            for record, name in zip(self.records, names, strict=True):
+                record.recording = replace(record.recording, name=name)
             n_workers = len(self._client.nthreads())
-            stage.say(f"Device: {self._device}, {n_workers} worker{'s' * (n_workers != 1)}.")
-
-    def segment(self, detector: Detector | None) -> None:
-        """Find the beats. The table stays on the workers; the waves are cut when needed."""
-        with self._bars.stage("segment") as stage:
-            for step in self._steps:
-                step.beats = find_beats(step.recording, detector).persist(waves=False)
-            rows = [[part for part, _ in beats.partitions()] for beats in self._beats]
-            records = [beats.records for beats in self._beats]
-            spans = [beats.spans for beats in self._beats]
-            stage.wait(rows, records, spans)
-            # The tables come to the client, and no signal.
-            tables, accounts, listed = dask.compute(_on_host(rows), records, spans)
-            for i, step in enumerate(self._steps):
-                step.table = pd.concat(tables[i])
-                step.lengths = [len(part) for part in tables[i]]
-                step.account, step.spans = accounts[i], listed[i]
+            stage.say(f"Device: {self.device}, {n_workers} worker{'s' * (n_workers != 1)}.")
 
     def train(self, epochs: int | None, seed: int, alarms_per_hour: float | None) -> None:
         from .anomaly import LENGTH, TOPIC, train
 
-        n_beats = sum(((t["split"] == "train") & t["complete"]).sum() for t in self._tables)
-        n_bytes = 4 * LENGTH * n_beats * len(self._steps[0].recording.leads or ())
+        n_beats = sum(((t["split"] == "train") & t["complete"]).sum() for t in self.tables)
+        n_bytes = 4 * LENGTH * n_beats * len(self.records[0].recording.leads or ())
         with self._bars.stage("train") as stage, stage.following(TOPIC):
             stage.say(
                 f"Training takes {n_beats:,} beats, {n_bytes / 2**20:,.1f} MiB, to one worker."
             )
-            self._model = train(
-                self._beats, epochs=epochs, seed=seed, alarms_per_hour=alarms_per_hour
+            self.model = train(
+                self.beats, epochs=epochs, seed=seed, alarms_per_hour=alarms_per_hour
             )
 
     def score(self) -> None:
-        assert self._model is not None
+        assert self.model is not None
         with self._bars.stage("score") as stage:
             scores = [
-                self._model.score(beats).to_delayed(optimize_graph=False) for beats in self._beats
+                self.model.score(beats).to_delayed(optimize_graph=False) for beats in self.beats
             ]
             (persisted,) = dask.persist(scores)
             stage.wait(persisted)
-            (parts,) = dask.compute(_on_host(persisted))
-            for step, part in zip(self._steps, parts, strict=True):
-                step.table = pd.concat([step.table, pd.concat(part)], axis=1)
+            (parts,) = dask.compute(parts_on_host(persisted))
+            for record, part in zip(self.records, parts, strict=True):
+                record.table = pd.concat([record.table, pd.concat(part)], axis=1)
             self._group()
 
     def _group(self) -> None:
         """Put the column ``group``, told over the tables of all records, into each of them."""
         from .anomaly import group_anomalies
 
-        group = group_anomalies(pd.concat(self._tables, ignore_index=True))
+        group = group_anomalies(pd.concat(self.tables, ignore_index=True))
         start = 0
-        for table in self._tables:
+        for table in self.tables:
             own = group.iloc[start : start + len(table)]
-            table.insert(list(table.columns).index("reason") + 1, "group", own.array)
+            insert_group(table, own.array)
             start += len(table)
-
-    @property
-    def _device(self) -> str:
-        """What the workers read into: the memory of GPUs, or the host's."""
-        return "gpu" if on_gpu(self._steps[0].recording.signal._meta) else "cpu"
-
-    @property
-    def _beats(self) -> list[Beats]:
-        return [step.beats for step in self._steps if step.beats is not None]
-
-    @property
-    def _tables(self) -> list[pd.DataFrame]:
-        return [step.table for step in self._steps if step.table is not None]
-
-    @property
-    def _groups(self) -> list[dict[str, Any]] | None:
-        """What is to be told of the groups of anomalies; None of beats without scores."""
-        tables = self._tables
-        if not tables or "group" not in tables[0]:
-            return None
-        from .anomaly import group_facts
-
-        return group_facts(pd.concat(tables, ignore_index=True))
-
-    @property
-    def _stems(self) -> dict[str, str]:
-        return file_names(step.recording.name for step in self._steps)
-
-    def report(self, path: Path, summary: dict[str, Any]) -> None:
-        from .report import choose_bin_samples, envelope, pick_beats, write_report
-
-        with self._bars.stage("report") as stage:
-            recordings = [step.recording for step in self._steps]
-            bin_samples = choose_bin_samples([recording.n_samples for recording in recordings])
-            drawn = [
-                envelope(recording.signal, bin_samples=bin_samples) for recording in recordings
-            ]
-            scored = pd.concat(self._tables, ignore_index=True)
-            lengths = [length for step in self._steps for length in step.lengths]
-            picks = pick_beats(self._beats, scored, lengths, self._model)
-            persisted = dask.persist(*drawn, picks)
-            stage.wait(persisted)
-            *envelopes, picked = dask.compute(*persisted)
-            views = [
-                _view(step, low, high, bin_samples)
-                for step, (low, high) in zip(self._steps, envelopes, strict=True)
-            ]
-            write_report(
-                path,
-                records=views,
-                scored=scored,
-                model=self._model,
-                picked=picked,
-                summary=summary,
-            )
-        summary["stages_s"] = dict(self._bars.seconds)
-
-    def summary(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is known so far, as ``summary.json`` holds it."""
-        stems = self._stems
-        return {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "versions": versions(),
-            "device": self._device,
-            "parameters": dict(options),
-            "stages_s": dict(self._bars.seconds),
-            "records": {
-                step.recording.name: _facts(step, stems[step.recording.name])
-                for step in self._steps
-            },
-            "model": None if self._model is None else _model_facts(self._model),
-            "groups": self._groups,
-        }
-
-    def write(self, folder: Path, summary: Mapping[str, Any]) -> None:
-        """Write the tables, the annotations, the model and the summary."""
-        if self._tables:
-            write_table(folder / TABLE, pd.concat(self._tables, ignore_index=True))
-            spans = [step.spans for step in self._steps if step.spans is not None]
-            write_table(folder / SPANS, pd.concat(spans, ignore_index=True))
-        stems = self._stems
-        for step in self._steps:
-            if step.table is not None:
-                recording = step.recording
-                write_annotations(folder, stems[recording.name], step.table, recording.fs)
-        if self._model is not None:
-            self._model.save(folder / MODEL)
-        write_summary(folder / SUMMARY, summary)
-
-
-def _on_host(tables: Sequence[Sequence[Delayed]]) -> list[list[Delayed]]:
-    """Make tables pandas ones where they are: the client needs no GPU memory for them."""
-    return [[delayed(on_host)(part) for part in parts] for parts in tables]
-
-
-def _view(step: _Step, low: Any, high: Any, bin_samples: int) -> RecordView:
-    from .report import RecordView
-
-    assert step.account is not None
-    assert step.spans is not None
-    recording, account = step.recording, step.account.iloc[0]
-    return RecordView(
-        name=recording.name,
-        fs=recording.fs,
-        n_samples=recording.n_samples,
-        leads=recording.leads or (),
-        low=low,
-        high=high,
-        bin_samples=bin_samples,
-        unit=recording.unit,
-        start=recording.start,
-        source=recording.source,
-        notes=recording.notes,
-        missing=int(account["missing"]),
-        gaps=int(account["gaps"]),
-        pruned=int(account["pruned"]),
-        spans=step.spans,
-    )
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:
@@ -423,54 +263,3 @@ def _told_apart(names: Sequence[str]) -> list[str]:
             unique = f"{name}-{number}"
         told.append(unique)
     return told
-
-
-def _facts(step: _Step, stem: str) -> dict[str, Any]:
-    recording, table = step.recording, step.table
-    facts: dict[str, Any] = {
-        "source": recording.source,
-        "fs": recording.fs,
-        "leads": list(recording.leads or ()),
-        "unit": recording.unit,
-        "start": _moment(recording.start),
-        "samples": recording.n_samples,
-        "seconds": recording.duration_s,
-        "notes": list(recording.notes),
-    }
-    if step.account is not None and step.spans is not None and table is not None:
-        account = step.account.iloc[0]
-        for name in ("missing", "gaps", "beats", "pruned"):
-            facts[name] = int(account[name])
-        facts["spans"] = span_facts(step.spans)
-        facts["incomplete"] = int((~table["complete"]).sum())
-        facts["annotations"] = f"{stem}.beats" if len(table) else None
-        if not len(table):
-            facts["notes"].append("no beats were found, so there is no annotation file")
-        if "anomaly" in table:
-            from .anomaly import reason_counts
-
-            facts["anomalies"] = int(table["anomaly"].sum())
-            facts["anomalies_by_reason"] = reason_counts(table)
-    return facts
-
-
-def _moment(start: datetime | None) -> str | None:
-    """Write a start as ISO has it; the year 1900 stands for a time of an unknown day."""
-    if start is None:
-        return None
-    return start.isoformat() if start.year > 1900 else start.time().isoformat()
-
-
-def _model_facts(model: Model) -> dict[str, Any]:
-    return {
-        "train_beats": model.n_train,
-        "validation_beats": model.n_validation,
-        "held_out_beats": model.n_held_out,
-        "latent": model.latent,
-        "epochs": len(model.history),
-        "seed": model.seed,
-        "threshold": model.threshold,
-        "threshold_rule": model.threshold_rule,
-        "notes": list(model.notes),
-        "history": [dict(epoch) for epoch in model.history],
-    }

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import cloudpickle
 from dask.delayed import Delayed, delayed
@@ -15,14 +13,20 @@ from dask.delayed import Delayed, delayed
 #: The package, whose functions every worker has.
 _OURS = Path(__file__).resolve().parents[1]
 
+#: Names of the modules that were looked at.
+_seen: set[str] = set()
 
-def own_modules() -> Iterator[ModuleType]:
-    """Give the imported modules that belong to this program and not to the installation."""
-    for name, module in list(sys.modules.items()):
+
+def _register_own() -> None:
+    """Let cloudpickle take what was imported since, and belongs to this program, by value."""
+    new = sys.modules.keys() - _seen
+    _seen.update(new)
+    for name in new:
+        module = sys.modules[name]
         file = getattr(module, "__file__", None)
         # The script itself travels by value anyway.
         if file and name != "__main__" and module.__name__ == name and _is_own(file):
-            yield module
+            cloudpickle.register_pickle_by_value(module)
 
 
 @cache
@@ -58,7 +62,5 @@ def taken_along() -> list[Delayed]:
         What to persist together with a collection: a function without a name, which pickle refuses,
         so that Dask leaves the whole graph to cloudpickle. Nothing where no module needs it.
     """
-    found = list(own_modules())
-    for module in found:
-        cloudpickle.register_pickle_by_value(module)
-    return [delayed(lambda: None)()] if found else []
+    _register_own()
+    return [delayed(lambda: None)()] if cloudpickle.list_registry_pickle_by_value() else []

@@ -49,12 +49,15 @@ def kind_of(name: str, value: Any) -> str:
     InputError
         When it is none that a store can hold.
     """
-    from ..anomaly import Model
-
     kinds = ((Recording, RECORDING), (Beats, BEATS), (dd.DataFrame | pd.DataFrame, TABLE))
-    for of_type, kind in (*kinds, (Model, MODEL)):
+    for of_type, kind in kinds:
         if isinstance(value, of_type):
             return kind
+    # PyTorch takes seconds to import, which most that is put does not need.
+    from ..anomaly import Model
+
+    if isinstance(value, Model):
+        return MODEL
     raise InputError(
         f"value of {name}",
         f"a {type(value).__module__}.{type(value).__qualname__}",

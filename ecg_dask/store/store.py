@@ -173,7 +173,7 @@ class Store:
         self._make_room(settings, but=entry)
         return entry
 
-    def get(self, name: str) -> Thing:
+    def get(self, name: str) -> Any:
         """Return what is there under a name; its data stays where it is.
 
         What was written to files is read back by the workers. Of a model the weights come here.
@@ -282,7 +282,7 @@ class Store:
         from .querying import names_of, schemas_of, table_of, task_of, told_of
 
         if out is not None:
-            self._place(out, overwrite)
+            self.check_free(out, overwrite=overwrite)
         schemas = schemas_of(self.list())
         names = names_of(query, schemas)
         from ..sql import ERRORS, refused
@@ -354,6 +354,16 @@ class Store:
         for entry, place, there in zip(entries, places, before, strict=True):
             self._catalogue.publish(entry, str(place), [], before=there)
         return entries
+
+    def check_free(self, name: str, *, overwrite: bool = False) -> None:
+        """Refuse what `put` would refuse as a name, before there is anything to put.
+
+        Raises
+        ------
+        InputError
+            When it is no name, or taken and not to be overwritten.
+        """
+        self._place(name, overwrite)
 
     def _place(self, name: str, overwrite: bool) -> tuple[Entry | None, Settings]:
         """Return what may be replaced under a name, and the settings.
