@@ -93,7 +93,7 @@ def read_pickle(folder: Path, to_gpu: bool) -> tuple[Any, Any]:
         import cudf
         import cupy
 
-        return cudf.DataFrame.from_pandas(table, nan_as_null=False), cupy.asarray(waves)
+        return cudf.from_pandas(table, nan_as_null=False), cupy.asarray(waves)
     return table, waves
 
 

@@ -40,6 +40,9 @@ ENTRY = "entry.json"
 #: Version of the layout.
 VERSION = 1
 
+#: Key in a Parquet file's metadata of the index's name, as JSON, where the table was cuDF's.
+_INDEX = b"ecg_dask.index"
+
 
 def write(entry: Entry, value: Any, folder: Path) -> list[Delayed]:
     """Return the tasks that write a thing to a folder of its own.
@@ -249,7 +252,10 @@ def _write_table(table: Any, path: str, made: str) -> int:
 def _arrow(table: Any) -> pa.Table:
     if isinstance(table, pd.DataFrame):
         return pa.Table.from_pandas(table)
-    return table.to_arrow(preserve_index=True)
+    arrow = table.to_arrow(preserve_index=True)
+    # cuDF gives an index without a name one.
+    told = {**(arrow.schema.metadata or {}), _INDEX: json.dumps(table.index.name)}
+    return arrow.replace_schema_metadata(told)
 
 
 def _write_array(block: Any, path: str, made: str) -> int:
@@ -316,7 +322,9 @@ def _read_table(path: str) -> Any:
     table = _read_parquet(path)
     if pool_here() is None:
         return table.to_pandas()
-    return importlib.import_module("cudf").DataFrame.from_arrow(table)
+    frame = importlib.import_module("cudf").DataFrame.from_arrow(table)
+    frame.index.name = json.loads(table.schema.metadata.get(_INDEX, b"null"))
+    return frame
 
 
 def _read_array(path: str) -> Any:

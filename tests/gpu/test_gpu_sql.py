@@ -89,7 +89,7 @@ def on_device(on_host):
     import cudf
 
     return {
-        name: [cudf.DataFrame.from_pandas(part, nan_as_null=False) for part in parts]
+        name: [cudf.from_pandas(part, nan_as_null=False) for part in parts]
         for name, parts in on_host.items()
     }
 
