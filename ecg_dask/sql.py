@@ -270,4 +270,12 @@ def _pandas_frame(arrow: pa.Table) -> pd.DataFrame:
 def _cudf_frame(arrow: pa.Table) -> Any:
     import cudf
 
-    return cudf.DataFrame.from_arrow(arrow)
+    # cuDF knows no lists with long offsets.
+    kinds = pa.schema([field.with_type(_with_short_lists(field.type)) for field in arrow.schema])
+    return cudf.DataFrame.from_arrow(arrow.cast(kinds))
+
+
+def _with_short_lists(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_list(kind):
+        return pa.list_(_with_short_lists(kind.value_type))
+    return kind

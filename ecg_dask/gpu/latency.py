@@ -39,6 +39,14 @@ class SendSoon(SchedulerPlugin):  # type: ignore[misc]
         """Shorten the delay to a new worker."""
         send_soon(scheduler.stream_comms[worker])
 
+    def add_client(self, scheduler: Any, client: str) -> None:
+        """Shorten the delay to a new client, once its stream is there."""
+        scheduler.loop.add_callback(self._answer_soon, scheduler, client)
+
+    def _answer_soon(self, scheduler: Any, client: str) -> None:
+        if client in scheduler.client_comms:
+            send_soon(scheduler.client_comms[client])
+
 
 def hurry(client: Client) -> None:
     """Make a client and its scheduler send without delay; workers do by their own plugin."""

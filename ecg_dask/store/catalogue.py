@@ -7,6 +7,7 @@ included, so that Dask can compute them again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -78,12 +79,8 @@ class Catalogue:
         return self.find("")[1]
 
     def find(self, name: str) -> tuple[Entry | None, Settings]:
-        """Return a name's entry as it was written, None where there is none, and the settings.
-
-        Both come by one message.
-        """
-        found, kept = self._client.get_dataset([(_ENTRY, name), (_SETTINGS,)], default=None)
-        settings = Settings() if kept is None else Settings(**kept)
+        """Return a name's entry as it was written, None where there is none, and the settings."""
+        found, settings = self._found(name)
         return None if found is None else Entry(**found["entry"]), settings
 
     def set(self, settings: Settings) -> None:
@@ -96,19 +93,19 @@ class Catalogue:
         found = self._client.get_dataset(names, default=None) if names else []
         # Others may drop one in between.
         found = [one for one in found if one is not None]
-        states = self._states([key for one in found for key in one["keys"]])
+        states, _ = self._client.sync(self._asked, [key for one in found for key in one["keys"]])
         entries = [_with_state(one, states) for one in found]
         return sorted(entries, key=lambda entry: entry.created)
 
-    def entry(self, name: str) -> Entry:
-        """Return a name's entry, with its state as it is now.
+    def look(self, name: str) -> tuple[Entry, Settings, bool]:
+        """Return a name's entry as it is now, the settings, and whether there are workers.
 
         Raises
         ------
         InputError
             When there is no such name.
         """
-        found = self._client.get_dataset((_ENTRY, name), default=None)
+        found, settings = self._found(name)
         if found is None:
             raise InputError(
                 f"name {name}",
@@ -117,7 +114,12 @@ class Catalogue:
                 "Choose one of these, put it, or restore a snapshot (a scheduler that was started "
                 "anew has no names)",
             )
-        return _with_state(found, self._states(found["keys"]))
+        states, workers = self._client.sync(self._asked, found["keys"])
+        return _with_state(found, states), settings, bool(workers)
+
+    def entry(self, name: str) -> Entry:
+        """Return a name's entry as it is now (see `look`)."""
+        return self.look(name)[0]
 
     def value(self, entry: Entry) -> Any:
         """Return what is published of an entry; no data moves.
@@ -190,12 +192,18 @@ class Catalogue:
         """Tell whether the cluster has workers."""
         return bool(self._client.nthreads())
 
-    def _states(self, keys: Sequence[Any]) -> dict[Any, str | None]:
-        if not keys:
-            return {}
+    def _found(self, name: str) -> tuple[Any, Settings]:
+        """Return what is published of an entry, and the settings, by one message."""
+        found, kept = self._client.get_dataset([(_ENTRY, name), (_SETTINGS,)], default=None)
+        return found, Settings() if kept is None else Settings(**kept)
+
+    async def _asked(self, keys: Sequence[Any]) -> tuple[dict[Any, str | None], dict[str, int]]:
+        """Return the states of tasks, and the workers, by two messages at once."""
         scheduler = self._client.scheduler
-        found: dict[Any, str | None] = self._client.sync(scheduler.get_task_status, keys=list(keys))
-        return found
+        states, workers = await asyncio.gather(
+            scheduler.get_task_status(keys=list(keys)), scheduler.ncores()
+        )
+        return states, workers
 
 
 def taken(entry: Entry) -> InputError:

@@ -378,8 +378,8 @@ class Store:
 
     def _held(self, name: str) -> tuple[Entry, Any]:
         """Return a thing that is on the workers, read back where it was not."""
-        entry = self.entry(name)
-        if not self._catalogue.has_workers():
+        entry, settings, has_workers = self._catalogue.look(name)
+        if not has_workers:
             raise InputError(
                 f"name {name}",
                 "a cluster without workers",
@@ -395,7 +395,6 @@ class Store:
                 "(overwrite=True), or drop it",
             )
         value = self._catalogue.value(entry)
-        settings = self._catalogue.settings()
         if entry.state == DISK:
             kept = keep(name, entry.kind, disk.read(Path(value)))
             n_bytes = wait_for(self._client, kept.held, f"name {name}")

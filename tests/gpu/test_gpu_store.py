@@ -65,7 +65,9 @@ def test_things_stay_on_the_gpu_and_come_back_from_files(client, store, holter, 
     store.restore(tmp_path)
     same(store.get("beats"), beats)
     np.testing.assert_array_equal(store.get("day").signal.compute().get(), host[0])
-    pd.testing.assert_frame_equal(rows_of(store.get("scored")), host[1])
+    # cuDF gives whole numbers with nulls to pandas as one type or another.
+    kinds = {"group": "Int16"}
+    pd.testing.assert_frame_equal(rows_of(store.get("scored")).astype(kinds), host[1].astype(kinds))
     assert store.get("model").threshold == model.threshold
 
 
