@@ -247,3 +247,38 @@ def restore(
         entries = names.restore(folder, overwrite=overwrite)
     for entry in entries:
         click.echo(f"{entry.name}: {entry.kind}")
+
+
+@store.command()
+@click.option("--limit", metavar="SIZE", help='Most memory of all names, such as "40 GiB".')
+@click.option("--folder", metavar="DIR", help="Where the workers write what is beyond the limit.")
+@click.option("--ttl", "ttl_s", type=float, metavar="SECONDS", help="Time after which names go.")
+@_on_scheduler
+def limits(
+    limit: str | None,
+    folder: str | None,
+    ttl_s: float | None,
+    scheduler: str | None,
+    scheduler_file: str | None,
+) -> None:
+    """Set what the store does by itself, for all processes, or tell what is set."""
+    from ..store import Store
+
+    with _store(scheduler, scheduler_file) as (client, _):
+        settings = Store(client, limit=limit, ttl_s=ttl_s, folder=folder).settings
+    for name, value in vars(settings).items():
+        click.echo(f"{name}: {'none' if value is None else value}")
+
+
+@store.command()
+@click.argument("name")
+@click.option("--hold", "hold_s", type=float, default=60.0, metavar="SECONDS", show_default=True)
+@_on_scheduler
+def share(name: str, hold_s: float, scheduler: str | None, scheduler_file: str | None) -> None:
+    """Offer NAME to other processes on the workers' machine, and print its descriptor.
+
+    It is JSON for ecg_dask.share.attach(), and holds for SECONDS without a reader.
+    """
+    with _store(scheduler, scheduler_file) as (_, names):
+        descriptor = names.share(name, hold_s=hold_s)
+    click.echo(json.dumps(descriptor))

@@ -100,6 +100,11 @@ class Store:
                 )
             self._catalogue.set(settings)
 
+    @property
+    def settings(self) -> Settings:
+        """What is set, for all processes."""
+        return self._catalogue.settings()
+
     def put(
         self,
         name: str,
@@ -214,7 +219,7 @@ class Store:
             When there is no such name.
         """
         self._catalogue.drop(self.entry(name))
-        self._make_room(self._catalogue.settings())
+        self._make_room(self.settings)
 
     def share(self, name: str, *, hold_s: float = 60.0) -> dict[str, Any]:
         """Offer a name's data to processes outside Dask on the workers' machine.
