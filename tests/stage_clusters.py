@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -58,14 +57,10 @@ class Cluster:
         raise RuntimeError(f"{arguments[0]} ended")
 
     def close(self):
+        # At once: a scheduler that is asked to end waits for the workers.
         for process in self._processes.values():
-            process.send_signal(signal.SIGTERM)
-        for process in self._processes.values():
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait(timeout=20)
 
 
 async def _until_fewer(client, before):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from .job import Job
-from .recipe import RECIPE
 
 if TYPE_CHECKING:
     from ..store import Entry, Store
@@ -84,9 +81,9 @@ def report(job: Job) -> str:
 
 def sql(job: Job) -> str:
     """Ask the tables."""
-    # Where Store.put() looks for it.
-    os.environ[RECIPE] = json.dumps(job.recipe)
-    answer = job.store.sql(job.parameters["query"], out=job.out, overwrite=job.overwrite)
+    answer = job.store.sql(
+        job.parameters["query"], out=job.out, overwrite=job.overwrite, recipe=job.recipe
+    )
     return f"{len(answer):,} rows, {len(answer.columns)} columns"
 
 

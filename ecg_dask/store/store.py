@@ -255,7 +255,13 @@ class Store:
         return describe(name, entry.kind, pieces, fs=entry.fs, info=about)
 
     def sql(
-        self, query: str, *, out: str | None = None, overwrite: bool = False, engine: str = "auto"
+        self,
+        query: str,
+        *,
+        out: str | None = None,
+        overwrite: bool = False,
+        engine: str = "auto",
+        recipe: Mapping[str, Any] | None = None,
     ) -> dd.DataFrame:
         """Answer an SQL query over tables by name; beats are their table.
 
@@ -273,6 +279,8 @@ class Store:
         engine
             ``"gpu"``, ``"cpu"``, or ``"auto"``: the GPU where the tables are in its memory and
             cudf-polars is installed. The entry of `out` tells which it was.
+        recipe
+            Of the entry of `out`, as for `put`.
 
         Returns
         -------
@@ -303,7 +311,9 @@ class Store:
         rows = table_of(answer, meta)
         if out is not None:
             about = {"query": query, "engine": engine}
-            self.put(out, rows, overwrite=overwrite, parameters=about, made_from=names)
+            self.put(
+                out, rows, overwrite=overwrite, parameters=about, made_from=names, recipe=recipe
+            )
         return rows
 
     def snapshot(self, folder: str | os.PathLike[str]) -> Sequence[Entry]:
