@@ -214,6 +214,8 @@ def test_beyond_the_limit_goes_to_files_and_comes_back(client, recording, beats,
     store.put("table", pd.DataFrame({"a": [1.5, None], "b": ["x", None]}))
     # What was not used for longest went first.
     assert states(store) == {"beats": "disk", "day": "memory", "table": "memory"}
+    (about,) = tmp_path.glob("*/beats-*/entry.json")
+    first_written = about.stat().st_mtime_ns
     same_beats(store.get("beats"), beats)
     assert states(store) == {"beats": "memory", "day": "disk", "table": "memory"}
     # Any store of the cluster keeps the limit.
@@ -222,6 +224,9 @@ def test_beyond_the_limit_goes_to_files_and_comes_back(client, recording, beats,
     assert states(store) == {"beats": "disk", "day": "memory", "table": "memory"}
     (spilled,) = tmp_path.iterdir()
     assert len(list(spilled.iterdir())) == 2
+    # The beats went twice, and were written once.
+    (about,) = spilled.glob("beats-*/entry.json")
+    assert about.stat().st_mtime_ns == first_written
     store.drop("day")
     same_beats(store.get("beats"), beats)
     assert [path.name for path in spilled.iterdir()] == [f"beats-{store.entry('beats').id}"]

@@ -145,9 +145,16 @@ def folders(folder: Path) -> list[Path]:
     return [Path(one) for one in found]
 
 
-def sweep(folder: Path, names: Sequence[str]) -> None:
-    """Remove the folders of things within a folder, but those of the given names, by a task."""
-    _computed(delayed(_sweep, pure=False)(str(folder), list(names)))
+def sweep(folder: Path, names: Sequence[str]) -> list[str]:
+    """Remove the folders of things within a folder, but those of the given names, by a task.
+
+    Returns
+    -------
+    list of str
+        The names whose folders are there, complete.
+    """
+    left: list[str] = _computed(delayed(_sweep, pure=False)(str(folder), list(names)))
+    return left
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -358,7 +365,8 @@ def _folders(folder: str) -> list[str]:
     return sorted(str(path.parent) for path in Path(folder).glob(f"*/{ENTRY}"))
 
 
-def _sweep(folder: str, names: Sequence[str]) -> None:
+def _sweep(folder: str, names: Sequence[str]) -> list[str]:
     for path in Path(folder).glob("*"):
         if path.name not in names:
             shutil.rmtree(path, ignore_errors=True)
+    return [path.parent.name for path in Path(folder).glob(f"*/{ENTRY}")]

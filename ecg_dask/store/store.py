@@ -363,7 +363,8 @@ class Store:
             When there is no snapshot, it cannot be read, or one of its names is there already.
         """
         places = disk.folders(Path(os.path.abspath(folder)))
-        entries = [replace(disk.entry_in(place), state=DISK) for place in places]
+        # Their time begins anew, and without an end.
+        entries = [replace(disk.entry_in(place), expires=None) for place in places]
         # Names that are taken are refused before the first is brought back.
         before = [self._place(entry.name, overwrite)[0] for entry in entries]
         for entry, place, there in zip(entries, places, before, strict=True):
@@ -429,7 +430,7 @@ class Store:
         entries = self.list()
         # A folder a scheduler, for names are a scheduler's.
         spilled = Path(settings.folder) / str(self._client.scheduler_info()["id"])
-        disk.sweep(spilled, [_folder_of(entry) for entry in entries])
+        written = disk.sweep(spilled, [_folder_of(entry) for entry in entries])
         there = [entry for entry in entries if entry.state == MEMORY]
         in_memory = sum(entry.n_bytes for entry in there)
         for entry in sorted(there, key=lambda entry: entry.used):
@@ -437,7 +438,9 @@ class Store:
             if in_memory <= settings.limit or entry.kind == MODEL or (but and entry.id == but.id):
                 continue
             place = spilled / _folder_of(entry)
-            self._write(entry, self._catalogue.value(entry), place)
+            # What was read back has its files still: they are what it would be computed from.
+            if place.name not in written:
+                self._write(entry, self._catalogue.value(entry), place)
             self._catalogue.publish(replace(entry, state=DISK), str(place), [], before=entry)
             in_memory -= entry.n_bytes
 
