@@ -298,6 +298,7 @@ def _running(
                 "Leave it out: a running cluster has its workers and its protocol already",
             )
     from distributed import Client
+    from distributed.comm.addressing import parse_address, parse_host_port
 
     options: dict[str, Any] = {} if security is None else {"security": security}
     where = address or scheduler_file
@@ -311,6 +312,9 @@ def _running(
     if address is None:
         options["scheduler_file"] = scheduler_file
     try:
+        if address is not None and not address.startswith("inproc://"):
+            # A client of an address that is none would fail once more when Python ends.
+            parse_host_port(parse_address(address)[1])
         # A client that fails to start stays Dask's default scheduler, so one that does not
         # become the default tries the address first.
         Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False, **options).close()

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -46,3 +48,12 @@ def test_a_shared_name_is_mapped_by_its_descriptor(cluster, call):
     with attach(json.loads(call("share", "table"))) as shared:
         assert shared.table[0]["a"].tolist() == [0, 1, 2, 3, 4]
     assert "no such name in the store; allowed: " in call("share", "nothing", status=1)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://host", "tcp://host:port", "://"])
+def test_an_address_that_is_none_is_told_in_a_line(address):
+    command = [sys.executable, "-m", "ecg_dask", "store", "list", "--scheduler", address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: address: found {address!r}, where no scheduler answered")
+    assert len(done.stderr.splitlines()) == 1
