@@ -9,7 +9,7 @@ import dask.dataframe as dd
 from distributed import wait
 from distributed.utils import TimeoutError
 
-from ..beats import Beats
+from ..beats import Beats, unaliased
 from ..errors import InputError
 from ..recording import Recording
 from ..share import offer
@@ -22,7 +22,7 @@ LIMIT_S = 60.0
 
 
 def parts_of(name: str, value: Any) -> list[dict[str, Any]]:
-    """Return the parts of a thing, delayed or a future, a mapping a partition.
+    """Return the parts of a thing, delayed, a mapping a partition.
 
     Raises
     ------
@@ -53,7 +53,9 @@ def offered(
     InputError
         When a worker cannot, or does not within a minute.
     """
-    kept = client.compute([value for part in parts for value in part.values()])
+    # What the store holds is a future behind its names, which need no task of their own.
+    firsts = [unaliased(value) for part in parts for value in part.values()]
+    kept = [first.__dask_graph__()[first.key] for first in firsts]
     try:
         wait(kept, timeout=LIMIT_S)
         places = client.who_has(kept)
