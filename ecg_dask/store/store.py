@@ -21,6 +21,7 @@ from distributed.client import futures_of
 from ..beats import Beats
 from ..errors import InputError
 from ..recording import Recording
+from ..stages.recipe import RECIPE
 from . import disk
 from .catalogue import Catalogue, Settings, taken
 from .entry import DISK, GONE, MEMORY, Entry, new_id, now, this_program
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 #: What a name may consist of: it is also a table in SQL and a folder of a snapshot.
 _NAME = re.compile(r"[A-Za-z0-9_][-\w.]{0,99}", re.ASCII)
-
-#: Environment variable with the recipe of what a process puts, as JSON.
-RECIPE = "ECG_DASK_RECIPE"
 
 
 class Store:
@@ -136,7 +134,8 @@ class Store:
         made_by
             Who made it; user, machine and program when not given.
         recipe
-            By what a later run of the same step finds it up to date.
+            By what a later run of the same step finds it up to date; the environment variable
+            ``ECG_DASK_RECIPE``, as ``ecg-dask stage run`` sets it, when not given.
 
         Returns
         -------
