@@ -214,7 +214,10 @@ def test_a_cluster_on_this_machine(protocol, tmp_path):
         with (
             started(tmp_path / "a.log", *worker, "--name", "a") as a,
             started(tmp_path / "b.log", *worker, "--name", "b", "--workers", 2) as b,
-            Client(f"{protocol}://127.0.0.1:{port}", timeout=LIMIT_S) as client,
+            # Closed twice, a default client would leave itself in Dask's configuration.
+            Client(
+                f"{protocol}://127.0.0.1:{port}", timeout=LIMIT_S, set_as_default=False
+            ) as client,
         ):
             client.wait_for_workers(3, timeout=LIMIT_S)
             workers = client.scheduler_info()["workers"]
