@@ -106,6 +106,8 @@ def test_a_whole_pipeline_and_what_hangs_on_a_parameter(place):
     assert pq.read_table(place.folder / "result" / "beats.parquet").num_rows > 100
     place.change("epochs: 2", "epochs: 1")
     assert place.run()[1] == states("train", "score", "sql", "report", of=TITLES)
+    (place.folder / "result" / "report.html").unlink()
+    assert place.run()[1] == states("report", of=TITLES)
 
 
 def test_only_what_is_not_up_to_date_is_done(place):

@@ -120,7 +120,8 @@ class Chain:
         """Return the recipe of what a step's output is now; None where there is none to use."""
         assert planned.out is not None
         if planned.makes_folder:
-            return _recipe_of_folder(Path(planned.out))
+            folder = Path(planned.out)
+            return _recipe_of_folder(folder) if _has_page(folder) else None
         for entry in self._store.list():
             if entry.name == planned.out and entry.state != "gone":
                 recipe: Mapping[str, Any] | None = entry.recipe
@@ -137,7 +138,8 @@ class Chain:
         if self._force or planned.out is None or self._made_by(planned) is not None:
             return
         if planned.makes_folder:
-            taken = _holds_result(Path(planned.out))
+            folder = Path(planned.out)
+            taken = _holds_result(folder) and _recipe_of_folder(folder) is None
         else:
             taken = any(
                 entry.name == planned.out and entry.recipe is None for entry in self._store.list()
@@ -183,10 +185,8 @@ class Chain:
 
 def _recipe_of_folder(folder: Path) -> Mapping[str, Any] | None:
     """Return the recipe of a result's folder; None where there is none."""
-    from ..writers import REPORT, SUMMARY
+    from ..writers import SUMMARY
 
-    if not (folder / REPORT).is_file():
-        return None
     try:
         recipe = json.loads((folder / SUMMARY).read_text("utf-8"))["recipe"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -198,3 +198,9 @@ def _holds_result(folder: Path) -> bool:
     from ..writers import SUMMARY
 
     return (folder / SUMMARY).exists()
+
+
+def _has_page(folder: Path) -> bool:
+    from ..writers import REPORT
+
+    return (folder / REPORT).is_file()
