@@ -268,7 +268,8 @@ def test_what_cannot_be_done_is_told_in_words(result, call, store, folder, argum
 
 def test_a_detector_of_ones_own_is_found_by_the_report(result, call, store, folder):
     """The beats of another detector, put by a module; the report cuts as that one does."""
-    detector = Detector(threshold=0.9, refractory_s=0.3)
+    # Of another window, since the default one would find these beats as well.
+    detector = Detector(threshold=0.9, refractory_s=0.3, before_s=0.3)
     beats = find_beats(store.get("day"), detector)
     store.put("strict", beats, parameters={"detectors": {"holter": asdict(detector)}})
     store.put("strict-good", store.get("strict").where(_is_good), made_from=["strict"])
