@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import tee
 from pathlib import Path
 from typing import Any
@@ -18,39 +16,13 @@ os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
 import click
 
 from . import __version__
+from .command_line import in_words
 from .errors import InputError
 from .sql_command import sql
 from .stages.commands import stage, store
 
 #: Longest synthetic recording: a year.
 MOST_HOURS = 366 * 24
-
-#: Exit status of a command that was interrupted, as shells have it.
-INTERRUPTED = 130
-
-
-@contextmanager
-def _in_words() -> Iterator[None]:
-    """Turn what a user can cause into a message and an exit status."""
-    try:
-        yield
-    except InputError as error:
-        raise click.ClickException(str(error)) from error
-    except Exception as error:
-        from distributed import KilledWorker
-
-        if not isinstance(error, KilledWorker | MemoryError):
-            raise
-        told = InputError(
-            "chunk",
-            f"partitions on which workers died, probably for want of memory ({error})",
-            "partitions that fit into a worker's memory several times",
-            "Choose a smaller --chunk or fewer --workers",
-        )
-        raise click.ClickException(str(told)) from error
-    except KeyboardInterrupt:
-        click.echo("Interrupted; nothing was written.", err=True)
-        sys.exit(INTERRUPTED)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -110,7 +82,7 @@ def run(files: tuple[str, ...], chunk: str | None, quiet: bool, **options: Any) 
     out = options.pop("out")
     size = int(chunk) if chunk is not None and chunk.isdecimal() else chunk
     console = None if quiet else Console(stderr=True)
-    with _in_words():
+    with in_words():
         summary = pipeline.run(list(files), out, chunk=size, console=console, **options)
     if quiet:
         return
@@ -151,7 +123,7 @@ def evaluate(directory: str, reference: str, extension: str, record: str | None)
     """Compare the beats in DIR with annotated ones, one to one, at 150 and 50 ms."""
     from .evaluation import evaluate_directory
 
-    with _in_words():
+    with in_words():
         table = evaluate_directory(directory, reference, extension=extension, record=record)
     for row in table.to_dict("records"):
         click.echo(
@@ -178,7 +150,7 @@ def synth(path: str, hours: float, leads: int, noise: float, overwrite: bool, **
     """Write a synthetic ECG as CSV (a day by default), and its beats as FILE.atr beside it."""
     from .synthetic import synthetic, write_csv
 
-    with _in_words():
+    with in_words():
         if not 0 < hours <= MOST_HOURS:
             raise InputError(
                 "--hours",

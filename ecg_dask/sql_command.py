@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .command_line import in_words, on_scheduler
 from .errors import InputError
-from .stages.session import SCHEDULER, opened
+from .stages.session import opened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,14 +24,7 @@ _SUFFIXES = (".csv", ".parquet")
 
 @click.command()
 @click.argument("query")
-@click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    envvar=SCHEDULER,
-    show_envvar=True,
-    help="The running Dask scheduler.",
-)
-@click.option("--scheduler-file", metavar="FILE", help="File in which it wrote its address.")
+@on_scheduler
 @click.option("--name", metavar="NAME", help="Keep the answer on the workers, by this name.")
 @click.option("--out", metavar="FILE", help="Write the answer to FILE.csv or FILE.parquet.")
 @click.option(
@@ -62,10 +56,8 @@ def sql(
     stand in double quotes. With --name or --out, nothing is printed but what was made, unless
     --format says how.
     """
-    from .cli import _in_words
-
     path = None if out is None else Path(out)
-    with _in_words():
+    with in_words():
         if path is not None:
             check_file(path, overwrite)
         with opened(scheduler, scheduler_file) as (_, store):

@@ -2,11 +2,9 @@
 
 import gc
 import json
-import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import time
 
 import numpy as np
@@ -17,14 +15,7 @@ import torch
 from ecg_dask import InputError
 from ecg_dask.share import attach, describe, leases, offer, owner, withdraw
 
-
-@pytest.fixture(scope="module", autouse=True)
-def apart():
-    """Keep apart from what else this user shares."""
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(leases.FOLDER, folder)
-        yield
+pytestmark = pytest.mark.usefixtures("shares_apart")
 
 
 @pytest.fixture(autouse=True)

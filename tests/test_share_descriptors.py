@@ -2,8 +2,6 @@
 
 import copy
 import json
-import os
-import tempfile
 from types import MappingProxyType
 
 import numpy as np
@@ -13,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecg_dask import InputError
-from ecg_dask.share import attach, describe, leases, offer, withdraw
+from ecg_dask.share import attach, describe, offer, withdraw
 
 WAVES = [np.arange(24.0).reshape(4, 2, 3), np.arange(6, dtype=np.float32).reshape(1, 2, 3)]
 TABLES = [
@@ -21,14 +19,7 @@ TABLES = [
     pd.DataFrame({"record": pd.array(["e"], dtype="str"), "x": [5]}),
 ]
 
-
-@pytest.fixture(scope="module", autouse=True)
-def apart():
-    """Keep apart from what else this user shares."""
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(leases.FOLDER, folder)
-        yield
+pytestmark = pytest.mark.usefixtures("shares_apart")
 
 
 @pytest.fixture(scope="module")

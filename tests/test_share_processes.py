@@ -5,9 +5,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
-import sys
-import tempfile
 import time
 
 import numpy as np
@@ -35,35 +32,7 @@ print("ready", float(signal.sum()), flush=True)
 sys.stdin.read()
 """
 
-
-@pytest.fixture(scope="module", autouse=True)
-def apart():
-    """Keep apart from what else this user shares."""
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(leases.FOLDER, folder)
-        yield
-
-
-@pytest.fixture
-def start():
-    """Start Python processes that wait for the end of their input; none outlives the test."""
-    started = []
-
-    def started_one(code, *arguments):
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process, process.stdout.readline()
-
-    yield started_one
-    for process in started:
-        process.kill()
-        process.communicate()
+pytestmark = pytest.mark.usefixtures("shares_apart")
 
 
 @pytest.fixture(autouse=True)
@@ -89,10 +58,10 @@ def offered(hold_s=60.0):
     return piece, json.dumps(describe("ecg", "recording", [{"signal": piece}]))
 
 
-def test_a_reader_that_is_killed_leaves_nothing_behind(start):
+def test_a_reader_that_is_killed_leaves_nothing_behind(start_python):
     piece, descriptor = offered()
     folder = leases.find(piece["share"])
-    reader, said = start(READER, descriptor)
+    reader, said = start_python(READER, descriptor)
     assert said == "ready 499500.0\n"
     withdraw(piece)
     # The lease keeps the data, and lets nobody else in.
@@ -109,10 +78,10 @@ def test_a_reader_that_is_killed_leaves_nothing_behind(start):
     until(lambda: owner._reaper is None)
 
 
-def test_a_killed_reader_counts_no_longer_while_another_one_reads(start):
+def test_a_killed_reader_counts_no_longer_while_another_one_reads(start_python):
     piece, descriptor = offered()
-    killed, _ = start(READER, descriptor)
-    reader, _ = start(READER, descriptor)
+    killed, _ = start_python(READER, descriptor)
+    reader, _ = start_python(READER, descriptor)
     withdraw(piece)
     folder = leases.find(piece["share"])
     assert len(list(folder.glob("reader-*"))) == 2
@@ -197,8 +166,8 @@ def test_a_reader_that_comes_while_the_owner_lets_go_is_turned_away(
         assert other.signal[0].sum() == 499500
 
 
-def test_an_owner_that_is_killed_gives_the_reader_an_error_and_no_crash(start):
-    process, descriptor = start(OWNER.format(hold_s=60))
+def test_an_owner_that_is_killed_gives_the_reader_an_error_and_no_crash(start_python):
+    process, descriptor = start_python(OWNER.format(hold_s=60))
     code = """
 import sys
 from ecg_dask import InputError
@@ -214,7 +183,7 @@ with attach(sys.argv[1]) as shared:
             print(error)
     assert signal.sum() == 499500
 """
-    reader, said = start(code, descriptor)
+    reader, said = start_python(code, descriptor)
     assert said == "ready\n"
     process.kill()
     process.wait()
@@ -228,8 +197,8 @@ with attach(sys.argv[1]) as shared:
         attach(descriptor)
 
 
-def test_what_a_killed_owner_left_is_removed_by_the_next_offer(start):
-    process, _ = start(OWNER.format(hold_s=60))
+def test_what_a_killed_owner_left_is_removed_by_the_next_offer(start_python):
+    process, _ = start_python(OWNER.format(hold_s=60))
     (left,) = leases.share_root().iterdir()
     process.kill()
     process.wait()
@@ -238,8 +207,8 @@ def test_what_a_killed_owner_left_is_removed_by_the_next_offer(start):
     assert not left.exists()
 
 
-def test_a_living_owner_is_left_alone_by_others(start):
-    process, descriptor = start(OWNER.format(hold_s=60))
+def test_a_living_owner_is_left_alone_by_others(start_python):
+    process, descriptor = start_python(OWNER.format(hold_s=60))
     offered()
     with attach(descriptor) as shared:
         assert shared.signal[0].sum() == 499500
@@ -261,7 +230,7 @@ def test_a_folder_in_the_making_is_left_alone_and_a_forgotten_one_is_not():
     young.rmdir()
 
 
-def test_a_process_forked_from_a_reader_does_not_end_its_lease(start):
+def test_a_process_forked_from_a_reader_does_not_end_its_lease(start_python):
     piece, descriptor = offered()
     code = """
 import gc, os, sys
@@ -277,7 +246,7 @@ os.waitpid(child, 0)
 print("forked", flush=True)
 sys.stdin.read()
 """
-    reader, said = start(code, descriptor)
+    reader, said = start_python(code, descriptor)
     assert said == "forked\n"
     withdraw(piece)
     assert leases.has_readers(leases.find(piece["share"]))
@@ -285,7 +254,7 @@ sys.stdin.read()
     until(lambda: not owner._offers)
 
 
-def test_a_process_forked_from_an_owner_is_not_taken_for_it(start):
+def test_a_process_forked_from_an_owner_is_not_taken_for_it(start_python):
     code = """
 import json, os, sys, time
 import numpy as np
@@ -302,7 +271,7 @@ if not child:
     sys.exit(0)
 time.sleep(600)
 """
-    process, descriptor = start(code)
+    process, descriptor = start_python(code)
     attach(descriptor).check()
     process.kill()
     process.wait()

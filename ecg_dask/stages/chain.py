@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..command_line import SCHEDULER
 from ..errors import InputError
 from .plan import COMMAND, Plan, Planned, arguments_of, check_names
 from .recipe import RECIPE, recipe_of, stamps
-from .session import SCHEDULER, entries_of, recipe_now
+from .session import entries_of, recipe_now
 
 if TYPE_CHECKING:
     from distributed import Client

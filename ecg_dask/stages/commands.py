@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .session import SCHEDULER, opened, perform
+from ..command_line import INTERRUPTED, in_words, on_scheduler, scheduler_options
+from .session import opened, perform
 from .steps import FOLDER, STEPS, Parameter, Step
 
 if TYPE_CHECKING:
@@ -27,35 +28,8 @@ _CLICK_TYPES = {"text": click.STRING, "integer": click.INT, "number": click.FLOA
 @contextmanager
 def _store(scheduler: str | None, scheduler_file: str | None) -> Iterator[tuple[Client, Store]]:
     """Give client and store, and turn what a user can cause into a message and an exit status."""
-    from ..cli import _in_words
-
-    with _in_words(), opened(scheduler, scheduler_file) as session:
+    with in_words(), opened(scheduler, scheduler_file) as session:
         yield session
-
-
-def _where() -> list[click.Option]:
-    """Return the options that say where the scheduler is."""
-    return [
-        click.Option(
-            ["--scheduler"],
-            metavar="ADDRESS",
-            envvar=SCHEDULER,
-            show_envvar=True,
-            help="The running Dask scheduler.",
-        ),
-        click.Option(
-            ["--scheduler-file"], metavar="FILE", help="File in which it wrote its address."
-        ),
-    ]
-
-
-def _on_scheduler(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say where the scheduler is."""
-    function.__click_params__ = [  # type: ignore[attr-defined]
-        *getattr(function, "__click_params__", []),
-        *reversed(_where()),
-    ]
-    return function
 
 
 @click.group()
@@ -104,7 +78,7 @@ def _command(step: Step) -> click.Command:
     params.append(click.Option(["--out"], required=True, metavar=metavar, help=makes))
     params += map(_option, step.parameters)
     params.append(click.Option(["--overwrite"], is_flag=True, help="Replace what is there."))
-    params += _where()
+    params += scheduler_options()
     about = step.help
     if step.argument is not None and step.argument.help:
         about += f"\n\n{step.argument.name.upper()}: {step.argument.help}"
@@ -146,7 +120,7 @@ def list_steps(as_json: bool) -> None:
 @stage.command("run")
 @click.argument("pipeline", metavar="PIPELINE.yaml")
 @click.option("--force", is_flag=True, help="Do every step, and replace whatever is there.")
-@_on_scheduler
+@on_scheduler
 def run_pipeline(
     pipeline: str, force: bool, scheduler: str | None, scheduler_file: str | None
 ) -> None:
@@ -157,11 +131,10 @@ def run_pipeline(
     """
     from rich.console import Console
 
-    from ..cli import INTERRUPTED, _in_words
     from .chain import Chain
     from .plan import read_plan
 
-    with _in_words():
+    with in_words():
         plan = read_plan(pipeline)
     console = Console(soft_wrap=True)
     with _store(scheduler or plan.scheduler, scheduler_file) as (client, store):
@@ -196,7 +169,7 @@ def store() -> None:
 
 @store.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with all that is known.")
-@_on_scheduler
+@on_scheduler
 def list_names(as_json: bool, scheduler: str | None, scheduler_file: str | None) -> None:
     """List the names: kind, size, where it is, when and by whom it was made of what."""
     from dask.utils import format_bytes
@@ -217,7 +190,7 @@ def list_names(as_json: bool, scheduler: str | None, scheduler_file: str | None)
 
 @store.command()
 @click.argument("name")
-@_on_scheduler
+@on_scheduler
 def drop(name: str, scheduler: str | None, scheduler_file: str | None) -> None:
     """Forget NAME and free its memory."""
     with _store(scheduler, scheduler_file) as (_, names):
@@ -227,7 +200,7 @@ def drop(name: str, scheduler: str | None, scheduler_file: str | None) -> None:
 
 @store.command()
 @click.argument("folder", metavar="DIR")
-@_on_scheduler
+@on_scheduler
 def snapshot(folder: str, scheduler: str | None, scheduler_file: str | None) -> None:
     """Write all names into DIR, as the workers see it."""
     with _store(scheduler, scheduler_file) as (_, names):
@@ -238,7 +211,7 @@ def snapshot(folder: str, scheduler: str | None, scheduler_file: str | None) -> 
 @store.command()
 @click.argument("folder", metavar="DIR")
 @click.option("--overwrite", is_flag=True, help="Replace names that are there.")
-@_on_scheduler
+@on_scheduler
 def restore(
     folder: str, overwrite: bool, scheduler: str | None, scheduler_file: str | None
 ) -> None:
@@ -253,7 +226,7 @@ def restore(
 @click.option("--limit", metavar="SIZE", help='Most memory of all names, such as "40 GiB".')
 @click.option("--folder", metavar="DIR", help="Where the workers write what is beyond the limit.")
 @click.option("--ttl", "ttl_s", type=float, metavar="SECONDS", help="Time after which names go.")
-@_on_scheduler
+@on_scheduler
 def limits(
     limit: str | None,
     folder: str | None,
@@ -273,7 +246,7 @@ def limits(
 @store.command()
 @click.argument("name")
 @click.option("--hold", "hold_s", type=float, default=60.0, metavar="SECONDS", show_default=True)
-@_on_scheduler
+@on_scheduler
 def share(name: str, hold_s: float, scheduler: str | None, scheduler_file: str | None) -> None:
     """Offer NAME to other processes on the workers' machine, and print its descriptor.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..command_line import SCHEDULER
 from ..errors import InputError
 from .job import Job
 from .recipe import recipe_of, recording_stamps_on_worker
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from ..store import Entry, Store
-
-#: The environment variable that tells where the scheduler is.
-SCHEDULER = "ECG_DASK_SCHEDULER"
 
 #: Seconds to wait for the first worker, such as one that is started again.
 WORKER_TIMEOUT_S = 20

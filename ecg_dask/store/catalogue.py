@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from distributed.client import futures_of
@@ -229,7 +229,7 @@ def _is_entry(key: Any) -> bool:
 
 
 def _raw(entry: Entry, keys: Sequence[Any]) -> dict[str, Any]:
-    return {"entry": entry.to_dict(), "keys": list(keys)}
+    return {"entry": asdict(entry), "keys": list(keys)}
 
 
 def _with_state(found: Mapping[str, Any], states: Mapping[Any, str | None]) -> Entry:

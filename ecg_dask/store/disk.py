@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from ..errors import InputError
 from ..gpu.pool import pool_here
 from ..recording import Recording
 from .entry import DISK, Entry
-from .kinds import BEATS, MODEL, RECORDING
+from .kinds import BEATS, MODEL, RECORDING, parts_of
 
 ENTRY = "entry.json"
 
@@ -57,15 +57,12 @@ def write(entry: Entry, value: Any, folder: Path) -> list[Delayed]:
         The folder, which the workers see.
     """
     made = delayed(_folder, pure=False)(str(folder))
-    parts: dict[str, list[Any]] = {}
+    parts = parts_of(value)
     facts: dict[str, Any] = {}
     last: list[Delayed] = []
     if entry.kind == RECORDING:
-        parts["signal"] = list(value.signal.to_delayed(optimize_graph=False).flat)
         facts = _recording_facts(value)
     elif entry.kind == BEATS:
-        rows, waves = zip(*value.partitions(), strict=True)
-        parts = {"table": list(rows), "waves": list(waves)}
         facts = _beats_facts(value)
         last = [
             delayed(_write_table)(part, str(folder / f"{name}.parquet"), made)
@@ -73,8 +70,6 @@ def write(entry: Entry, value: Any, folder: Path) -> list[Delayed]:
         ]
     elif entry.kind == MODEL:
         last = [delayed(_write_model)(value, str(folder / "model.pt"), made)]
-    else:
-        parts = {"table": value.to_delayed(optimize_graph=False)}
     written = [
         delayed(_write_table if kind == "table" else _write_array)(
             part, str(folder / kind / _file(number)), made
@@ -83,7 +78,7 @@ def write(entry: Entry, value: Any, folder: Path) -> list[Delayed]:
         for number, part in enumerate(blocks)
     ]
     counts = {kind: len(blocks) for kind, blocks in parts.items()}
-    about = {"version": VERSION, "entry": entry.to_dict(), "partitions": counts, "facts": facts}
+    about = {"version": VERSION, "entry": asdict(entry), "partitions": counts, "facts": facts}
     # Written last: a folder without it is one that was left unfinished.
     return [delayed(_write_about)(str(folder / ENTRY), about, [*written, *last])]
 

@@ -8,8 +8,8 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -73,19 +73,15 @@ class Entry:
     recipe: Mapping[str, Any] | None = None
     device: str = "cpu"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return asdict(self)
-
 
 def new_id() -> str:
     """Return an id that no other entry has."""
     return secrets.token_hex(8)
 
 
-def now() -> str:
-    """Return the time as entries have it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def now(later_s: float = 0.0) -> str:
+    """Return the time, or the time in some seconds, as entries have it."""
+    return (datetime.now(UTC) + timedelta(seconds=later_s)).isoformat(timespec="milliseconds")
 
 
 def this_program() -> str:

@@ -105,6 +105,18 @@ def keep(name: str, kind: str, value: Any) -> Kept:
     return Kept(table, rows)
 
 
+def parts_of(value: Any) -> dict[str, list[Delayed]]:
+    """Return the partitions of a thing, delayed, by what they are of; nothing of a model."""
+    if isinstance(value, Recording):
+        return {"signal": list(value.signal.to_delayed(optimize_graph=False).flat)}
+    if isinstance(value, Beats):
+        rows, waves = zip(*value.partitions(), strict=True)
+        return {"table": list(rows), "waves": list(waves)}
+    if isinstance(value, dd.DataFrame):
+        return {"table": list(value.to_delayed(optimize_graph=False))}
+    return {}
+
+
 def schema_of(value: Any) -> dict[str, str]:
     """Return the types of what a thing consists of, by name."""
     if isinstance(value, Recording):

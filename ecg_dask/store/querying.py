@@ -8,10 +8,9 @@ from typing import Any
 import dask.dataframe as dd
 from dask.delayed import Delayed, delayed
 
-from ..beats import Beats
 from ..errors import InputError
 from .entry import Entry
-from .kinds import BEATS, TABLE
+from .kinds import BEATS, TABLE, parts_of
 
 
 def schemas_of(entries: Sequence[Entry]) -> dict[str, list[str]]:
@@ -48,10 +47,7 @@ def names_of(query: str, schemas: Mapping[str, Sequence[str]]) -> list[str]:
 
 def task_of(query: str, values: Mapping[str, Any], engine: str) -> Delayed:
     """Return the task that answers a query over things of the store."""
-    tables = {}
-    for name, value in values.items():
-        table = value.table_parts().rows if isinstance(value, Beats) else value.to_delayed()
-        tables[name] = list(table)
+    tables = {name: parts_of(value)["table"] for name, value in values.items()}
     return delayed(_answered, pure=False)(query, tables, engine)
 
 

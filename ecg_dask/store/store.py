@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -154,7 +153,8 @@ class Store:
             recipe = json.loads(os.environ[RECIPE])
         known = self._got if made_from is None else {one: self.entry(one).id for one in made_from}
         kept = keep(name, kind, value)
-        created, ttl_s = datetime.now(UTC), settings.ttl_s
+        ttl_s, n_bytes = settings.ttl_s, wait_for(self._client, kept.held, f"value of {name}")
+        created = now()
         entry = Entry(
             name=name,
             id=new_id(),
@@ -162,12 +162,12 @@ class Store:
             schema=schema_of(value if kind == MODEL else kept.value),
             fs=rate_of(value),
             parameters=dict(parameters or {}),
-            n_bytes=wait_for(self._client, kept.held, f"value of {name}"),
+            n_bytes=n_bytes,
             made_by=made_by or this_program(),
             made_from=dict(known),
-            created=now(),
-            used=now(),
-            expires=None if ttl_s is None else (created + timedelta(seconds=ttl_s)).isoformat(),
+            created=created,
+            used=created,
+            expires=None if ttl_s is None else now(ttl_s),
             recipe=recipe,
             device=device_of(kept.value),
         )
@@ -246,10 +246,10 @@ class Store:
             When the name cannot be shared, or a worker cannot offer it.
         """
         from ..share import describe
-        from .sharing import offered, parts_of
+        from .sharing import offered
 
         entry, value = self._held(name)
-        pieces = offered(self._client, name, parts_of(name, value), hold_s)
+        pieces = offered(self._client, name, value, hold_s)
         about = {"id": entry.id, "schema": dict(entry.schema)}
         return describe(name, entry.kind, pieces, fs=entry.fs, info=about)
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import numpy as np
@@ -29,14 +28,7 @@ cudf.Series([1.0, None])
 torch.zeros(1, device="cuda")
 """
 
-
-@pytest.fixture(scope="module", autouse=True)
-def apart():
-    """Keep apart from what else this user shares."""
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(leases.FOLDER, folder)
-        yield
+pytestmark = pytest.mark.usefixtures("shares_apart")
 
 
 @pytest.fixture(scope="module")
@@ -46,25 +38,14 @@ def client():
 
 
 @pytest.fixture
-def start():
-    """Start Python processes that wait for the end of their input; none outlives the test."""
-    started = []
+def start(start_python):
+    """Start Python processes that have a context on the GPU."""
 
     def started_one(code, *arguments, **environment):
-        process = subprocess.Popen(
-            [sys.executable, "-c", BEGIN + code, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", **environment},
-        )
-        started.append(process)
-        return process, process.stdout.readline()
+        own = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **environment}
+        return start_python(BEGIN + code, *arguments, **own)
 
-    yield started_one
-    for process in started:
-        process.kill()
-        process.communicate()
+    return started_one
 
 
 @pytest.fixture(autouse=True)
