@@ -88,7 +88,7 @@ def test_views_are_those_of_obvious_loops() -> None:
         np.testing.assert_allclose(found.logs[beat], np.log(np.add(energies, FAINT)), rtol=1e-4)
         gain = (near * qrs).sum() / (near**2).sum()
         rest = [((qrs - gain * near) ** 2).mean(), ((p - gain * typical) ** 2).mean()]
-        expected = np.clip(1 - np.divide(rest, [min(distances), other]), 0, 1)
+        expected = np.clip(1 - np.divide(rest, [min(distances), other]), 0, 1) * (gain > 0)
         np.testing.assert_allclose(found.explained[beat], expected, rtol=1e-3, atol=1e-4)
 
 
@@ -172,6 +172,12 @@ def test_each_part_answers_to_its_cause(model: Model) -> None:
     assert scored(model, changed)["reason"][350] == "shape"
     changed[350] = 2.5 * waves[350]
     assert scored(model, changed)["reason"][350] == "amplitude"
+    # Upside down is no height.
+    for size in (-0.5, -1.0, -2.0):
+        changed[350] = size * waves[350]
+        found = scored(model, changed)
+        assert found["reason"][350] == "shape"
+        assert found["score_amplitude"][350] == 0
     # A lost P wave and one upside down count as shape.
     for size in (-1.0, -2.0):
         changed[350] = waves[350] + p_wave(size)

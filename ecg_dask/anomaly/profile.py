@@ -131,19 +131,19 @@ def views(x: torch.Tensor, y: torch.Tensor, profile: Profile, where: Regions) ->
     distance, nearest = (qrs[:, None] - types).square().mean(dim=(2, 3)).min(dim=1)
     nearest_type = types[nearest]
     energy = nearest_type.square().sum(dim=(1, 2)) + FAINT
-    # No height explains a beat that is upside down.
-    gain = ((nearest_type * qrs).sum(dim=(1, 2)) / energy).clamp(min=0)
+    gain = (nearest_type * qrs).sum(dim=(1, 2)) / energy
     left = (x - y - profile.residual)[..., where.qrs].square().mean(dim=(1, 2))
     p, typical = _centred(x[..., where.p]), _centred(profile.wave[..., where.p])
     other = (p - typical).square().mean(dim=(1, 2))
     own = p.square().mean(dim=(1, 2)) + NO_P * typical.square().mean() + FAINT
     energies = torch.stack([distance, left, other, other / own], dim=1)
-    # What is left of the two when the typical beat is made as high.
-    gain = gain[:, None, None]
+    # What is left of the two when the typical beat is made as high. No height explains a beat that
+    # is upside down, height zero, which is no beat, included.
+    upright, gain = gain[:, None] > 0, gain[:, None, None]
     rest = (qrs - gain * nearest_type), p - gain * typical
     left_over = torch.stack([part.square().mean(dim=(1, 2)) for part in rest], dim=1)
     explained = 1 - left_over / (torch.stack([distance, other], dim=1) + FAINT)
-    return Views((energies + FAINT).log(), explained.clamp(0, 1))
+    return Views((energies + FAINT).log(), explained.clamp(0, 1) * upright)
 
 
 def profile_of(x: torch.Tensor, vae: VAE, where: Regions) -> Profile:
